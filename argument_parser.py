@@ -9,13 +9,13 @@ check_installation(__file__)
 from interreplay.experiments.flags.algorithm_flags import TRAINERS  # noqa: E402
 from interreplay.experiments.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
 from interreplay.experiments.flags.training_flags import (  # noqa: E402
+    get_preset,
+    get_preset_settings,
     make_parser,
-    preset_for,
     preset_summary,
     replay_resumed,
-    settings_for,
+    resolve_settings,
     settings_resumed,
-    tuned_for,
 )
 
 if __name__ == "__main__":
@@ -29,10 +29,10 @@ __all__ = [
     "GROUPS",
     "TRAINERS",
     "make_parser",
-    "preset_for",
+    "get_preset",
     "preset_summary",
     "replay_resumed",
-    "settings_for",
+    "resolve_settings",
     "settings_resumed",
-    "tuned_for",
+    "get_preset_settings",
 ]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.measure import existing
-from interreplay.experiments.flags.values import without
+from interreplay.experiments.flags.values import drop_settings
 from interreplay.experiments.studies.study_folder import FAILED, OVER, TrialFolder
 
 PLAIN = ("status.json",)
@@ -29,16 +29,16 @@ def keep(run: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settings = json.loads((run / "params.json").read_text())
     settings["output_dir"] = "results"
-    (folder / "params.json").write_text(without_folder(json.dumps(dict(sorted(settings.items())), indent=1)) + "\n")
+    (folder / "params.json").write_text(make_relative(json.dumps(dict(sorted(settings.items())), indent=1)) + "\n")
     for name in PLAIN:
         shutil.copy(run / name, folder / name)
     text = ""
     for line in (run / "result.json").read_text().splitlines():
-        text += json.dumps(without(json.loads(line), MACHINE)) + "\n"
+        text += json.dumps(drop_settings(json.loads(line), MACHINE)) + "\n"
     (folder / "result.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def without_folder(text: str) -> str:
+def make_relative(text: str) -> str:
     """Return a text in which paths below the current folder are relative."""
     return text.replace(f"{Path.cwd()}/", "")
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         keep(run, args.folder / run.name)
     for name in STUDY:
         if (args.results / name).exists():
-            (args.folder / name).write_text(without_folder((args.results / name).read_text()))
+            (args.folder / name).write_text(make_relative((args.results / name).read_text()))
     print(f"{len(runs)} runs kept in {args.folder}")
 
 

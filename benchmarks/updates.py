@@ -88,7 +88,7 @@ def called(update: Any) -> Callable[[], object]:
     return lambda: update.update(batch, rng)
 
 
-def ours_of(checkout: str, trainer: str) -> Callable[[], object]:
+def load_ours(checkout: str, trainer: str) -> Callable[[], object]:
     """Return the update of another checkout, which is imported in addition to this one."""
     mine = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "interreplay"}
     sys.path.insert(0, checkout)
@@ -189,7 +189,7 @@ def main() -> None:
     for trainer in ("SAC", "TD3"):
         contenders: dict[str, Callable[[], object]] = {f"{trainer}, ours": ours(trainer)}
         if arguments.against:
-            contenders[f"{trainer}, ours in {arguments.against}"] = ours_of(arguments.against, trainer)
+            contenders[f"{trainer}, ours in {arguments.against}"] = load_ours(arguments.against, trainer)
         else:
             contenders[f"{trainer}, ours, bfloat16 products"] = ours(trainer, matrix_dtype="bfloat16")
             if trainer == "SAC":

@@ -52,7 +52,7 @@ def main() -> int:
     for part in chosen:
         results[part] = run_tests(TESTS[part]) if part in TESTS else train_and_resume(*RUNS[part])
         print(f"{part}: {results[part]}", file=sys.stderr, flush=True)
-    versions = [platform.python_version(), *(version_of(name) for name in PACKAGES)]
+    versions = [platform.python_version(), *(find_version(name) for name in PACKAGES)]
     names = ["date", "Python", *PACKAGES, *chosen]
     print("| " + " | ".join(names) + " |")
     print("|" + "---|" * len(names))
@@ -60,7 +60,7 @@ def main() -> int:
     return int(any(result.startswith("failed") for result in results.values()))
 
 
-def version_of(package: str) -> str:
+def find_version(package: str) -> str:
     """Return the installed version of a package, "none" if it is not installed."""
     try:
         return importlib.metadata.version(package)

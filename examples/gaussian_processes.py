@@ -84,7 +84,7 @@ figure, panels = plt.subplots(1, 3, figsize=(12, 3.2), sharey=True)
 query = torch.linspace(-1.6, 1.6, 200, dtype=DOUBLE)
 for panel, bend in zip(panels, (0.5, 2.0, 5.0), strict=True):
     x, y = near.view(1, 11, 1), bent(near, bend).view(1, 11, 1)
-    start = Hyperparameters.initial(form, 1, 1.0, DOUBLE)
+    start = Hyperparameters.make_initial(form, 1, 1.0, DOUBLE)
     found = posterior(form, fit(Fit(epochs=100), form, start, x, y).hyper, x, y, query.view(1, -1, 1))
     mean, deviation = found.mean[0, :, 0], found.variance[0, :, 0].sqrt()
     panel.plot(query, bent(query, bend), color=GREY, linewidth=1, linestyle="--")
@@ -122,7 +122,7 @@ def compared(bend, count=200, features=4, seed=0):
     blend = share[:, 0] * outcome(x[:, 0]) + (1 - share[:, 0]) * outcome(x[:, 1])
     y = outcome(x).unsqueeze(2)
     form = Form("rq").over(features, 0)
-    start = Hyperparameters.initial(form, 1, 1.0, DOUBLE)
+    start = Hyperparameters.make_initial(form, 1, 1.0, DOUBLE)
     hyper = fit(Fit(epochs=30), form, start, x, y).hyper.average()
     mean = posterior(form, hyper, x, y, point.unsqueeze(1)).mean[:, 0, 0]
     spread = outcome(x).std()

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 SCRIPTS = [path for path in sorted(HERE.glob("*.py")) if path.name not in ("notebooks.py", "pages.py", "pictures.py")]
 
 
-def notebook_of(script: Path) -> Any:
+def make_notebook(script: Path) -> Any:
     """Return the notebook of a script in jupytext's percent format, without outputs and reproducible."""
     notebook = jupytext.read(script)
     notebook.metadata = nbformat.from_dict(
@@ -24,12 +24,12 @@ def notebook_of(script: Path) -> Any:
     return notebook
 
 
-def text_of(script: Path) -> str:
+def format_notebook(script: Path) -> str:
     """Return the text of the notebook's file."""
-    return nbformat.writes(notebook_of(script)) + "\n"
+    return nbformat.writes(make_notebook(script)) + "\n"
 
 
 if __name__ == "__main__":
     for script in SCRIPTS:
-        script.with_suffix(".ipynb").write_text(text_of(script))
+        script.with_suffix(".ipynb").write_text(format_notebook(script))
         print(script.with_suffix(".ipynb").name)

@@ -22,24 +22,24 @@ COLORS = 64
 """Number of colors of a picture. Charts need few, and the repository stores the pictures."""
 
 
-def code_of(cell: Any) -> str:
+def format_code(cell: Any) -> str:
     """Return a code cell as a page shows it."""
     return f"```python\n{cell.source}\n```"
 
 
-def text_of(cell: Any) -> str:
+def format_text(cell: Any) -> str:
     """Return a text cell with links relative to the page."""
     return re.sub(r"\]\(\.\./", "](../../", cell.source)
 
 
-def page_of(script: Path, notebook: Any, folder: Path) -> str:
+def write_page(script: Path, notebook: Any, folder: Path) -> str:
     """Write the pictures of an executed notebook into a folder and return its page."""
     parts, pictures = [], 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            parts.append(text_of(cell))
+            parts.append(format_text(cell))
             continue
-        parts.append(code_of(cell))
+        parts.append(format_code(cell))
         for output in cell.outputs:
             if output.get("name") == "stderr":  # warnings of libraries
                 continue
@@ -69,10 +69,10 @@ def main(names: list[str]) -> None:
     for script in notebooks.SCRIPTS:
         if names and script.stem not in names:
             continue
-        notebook = notebooks.notebook_of(script)
+        notebook = notebooks.make_notebook(script)
         resources = {"metadata": {"path": str(notebooks.HERE)}}
         nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3", resources=resources).execute()
-        (PAGES / f"{script.stem}.md").write_text(page_of(script, notebook, PAGES))
+        (PAGES / f"{script.stem}.md").write_text(write_page(script, notebook, PAGES))
         print(PAGES / f"{script.stem}.md")
 
 

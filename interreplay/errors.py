@@ -58,7 +58,7 @@ class UsageError(InterreplayError, ValueError):
     """An invalid request. The message is one line with the value received and what is accepted."""
 
 
-class RefusedRuns(UsageError):
+class RejectedRuns(UsageError):
     """Runs of a study that cannot start.
 
     Args:
@@ -159,7 +159,7 @@ class RunFailure(InterreplayError):
     exit_code = 1
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error's type and message on one line, or the type alone if there is no readable message."""
     try:
         message = " ".join(str(error).split())
@@ -178,7 +178,7 @@ def copyable(error: BaseException) -> BaseException:
         try:
             copy.copy(cause)
         except Exception:
-            return RuntimeError(in_words(error)).with_traceback(error.__traceback__)
+            return RuntimeError(describe_error(error)).with_traceback(error.__traceback__)
         cause = cause.__cause__
     return error
 
@@ -194,7 +194,7 @@ def exits_as_errors() -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, Exception) or is_request_to_end(error):
             raise
-        raise RuntimeError(in_words(error)) from error
+        raise RuntimeError(describe_error(error)) from error
 
 
 def is_request_to_end(error: BaseException) -> bool:

@@ -29,7 +29,7 @@ def collection_paused() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def warnings_not_logged() -> Iterator[None]:
+def suppress_logged_warnings() -> Iterator[None]:
     """Suppress log messages up to the level of warnings inside the block."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

@@ -223,7 +223,7 @@ def class_names(part: Part) -> str:
     return f"{name}({', '.join(inner)})"
 
 
-def wrong_result(part: Part, answer: object, expected: type, how: str) -> PartError:
+def result_error(part: Part, answer: object, expected: type, how: str) -> PartError:
     """Return the error for a return value of a type that violates the contract; `how` lists the type's arguments."""
     name = type(part).__name__
     return PartError(f"{name} returned a {type(answer).__name__}; expected {expected.__name__}{how}")

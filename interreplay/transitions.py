@@ -57,7 +57,7 @@ def join_parts(parts: dict[str, Tensor]) -> Observation:
     return parts[""] if len(parts) == 1 and "" in parts else parts
 
 
-def grouped(columns: Mapping[str, Any]) -> dict[str, Any]:
+def group_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inverse of `Transitions.columns`: columns ``obs.part`` as a dict ``obs`` of parts."""
     found: dict[str, Any] = {}
     for name, column in columns.items():
@@ -178,7 +178,7 @@ class Transitions(ColumnGroup):
 
     def __repr__(self) -> str:
         """Return the number of rows and the columns with their shapes and dtypes."""
-        shapes = ", ".join(f"{name} {described(column)}" for name, column in self.columns().items())
+        shapes = ", ".join(f"{name} {describe_column(column)}" for name, column in self.columns().items())
         return f"Transitions({len(self)} rows: {shapes})"
 
     def __getitem__(self, index: Any) -> Transitions:
@@ -225,7 +225,7 @@ class Transitions(ColumnGroup):
         return unchecked(**changed)
 
 
-def described(column: Tensor) -> str:
+def describe_column(column: Tensor) -> str:
     """Return a column's shape and dtype, such as ``(256, 17) float32``."""
     return f"{tuple(column.shape)} {str(column.dtype).removeprefix('torch.')}"
 

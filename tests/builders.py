@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from interreplay import Transitions
-from interreplay.diagnostics.contract import identical, same_sample
+from interreplay.diagnostics.contract import identical, require_same_samples
 from interreplay.diagnostics.random_rows import Episodes, Row, make, stack
 
-__all__ = ["HALF_CHEETAH", "Episodes", "Row", "by_turns", "feed", "identical", "make", "same_sample", "stack"]
+__all__ = ["HALF_CHEETAH", "Episodes", "Row", "by_turns", "feed", "identical", "make", "require_same_samples", "stack"]
 HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
 
 

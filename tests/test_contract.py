@@ -104,7 +104,7 @@ def test_equal_runs_have_equal_states(subject):
     states = []
     for byte in (0x11, 0x99):
         with unwritten_memory_holds(byte):
-            buffer = subject.filled(60)
+            buffer = subject.make_filled(60)
             subject.use(buffer)
             buffer.add(subject.random_rows(3, seed=9))  # rows that wait until neighbors are drawn
             states.append(copy_arrays(buffer.state_dict()))
@@ -113,12 +113,12 @@ def test_equal_runs_have_equal_states(subject):
 
 def test_copies_are_independent(subject):
     contract.copies_are_independent(subject, 0, copy.deepcopy)
-    contract.copies_are_independent(subject, 150, contract.pickled)
+    contract.copies_are_independent(subject, 150, contract.copy_by_pickling)
 
 
 def test_batches_can_only_be_split_into_equal_parts():
     with pytest.raises(ValueError, match="cannot split 12 rows into batches of 8"):
-        Subject(replay_buffers.Uniform).filled().sample(12).split(8)
+        Subject(replay_buffers.Uniform).make_filled().sample(12).split(8)
 
 
 def test_unknown_arguments_are_rejected(subject):

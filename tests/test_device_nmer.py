@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from builders import HALF_CHEETAH, Episodes, identical, make, same_sample
+from builders import HALF_CHEETAH, Episodes, identical, make, require_same_samples
 from scipy.stats import chisquare, kstest
 
 from interreplay import NonFiniteError, ReplayBuffer
@@ -142,10 +142,10 @@ def test_a_restored_buffer_blends_with_rows_that_waiting_ones_replace():
     restored.load_state_dict(buffer.state_dict())
     sample = buffer.sample(20_000)
     assert ((sample.neighbor_slots >= 0) & (sample.neighbor_slots < 3)).any()  # replaced rows are still neighbors
-    same_sample(restored.sample(20_000), sample)
+    require_same_samples(restored.sample(20_000), sample)
     buffer.add(make(20, obs_shape=(17,), action_shape=(6,), seed=10))
     restored.add(make(20, obs_shape=(17,), action_shape=(6,), seed=10))
-    same_sample(restored.sample(2_000), buffer.sample(2_000))
+    require_same_samples(restored.sample(2_000), buffer.sample(2_000))
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 2])
@@ -216,7 +216,7 @@ def test_a_new_generator_changes_the_draws():
     buffer, twin = filled(), filled()
     for each in (buffer, twin):
         each.rng = np.random.default_rng(5)
-    same_sample(buffer.sample(32), twin.sample(32))
+    require_same_samples(buffer.sample(32), twin.sample(32))
     buffer.rng = np.random.default_rng(6)
     assert not torch.equal(buffer.sample(32).slots, twin.sample(32).slots)
 
@@ -227,7 +227,7 @@ def test_a_state_from_another_device_has_its_own_random_numbers():
     buffer, twin = DeviceNMER(capacity=300, seed=3), DeviceNMER(capacity=300, seed=3)
     for each in (buffer, twin):
         each.load_state_dict(copy.deepcopy(state))
-    same_sample(buffer.sample(32), twin.sample(32))
+    require_same_samples(buffer.sample(32), twin.sample(32))
 
 
 def test_rows_that_are_not_finite_are_rejected():
@@ -277,7 +277,7 @@ def test_rejected_rows_leave_an_empty_buffer():
     assert len(buffer.add(make(3)[:0])) == 0 and len(buffer) == 3
     unused = DeviceNMER(capacity=10, seed=0)
     unused.add(make(3))
-    same_sample(buffer.sample(4), unused.sample(4))
+    require_same_samples(buffer.sample(4), unused.sample(4))
 
 
 def test_a_state_of_nmer_is_indexed_again_and_vice_versa():

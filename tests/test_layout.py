@@ -258,6 +258,19 @@ def test_names_of_tests_are_in_plain_english():
     assert found == []
 
 
+PREPOSITIONS = re.compile(r"(^|_)of$|^_?of_|_(for|in)$")
+PHRASES = {"errors_of", "get_built_in", "replace_built_in"}
+"""A method that users' selectors override, and names with a word that ends like a preposition."""
+
+
+def test_functions_are_named_by_verbs():
+    found = []
+    for path in CODE:
+        names = {node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef)}
+        found += [(name_of(path), name) for name in names - PHRASES if PREPOSITIONS.search(name)]
+    assert found == []
+
+
 def test_the_catalogue_lists_every_recipe():
     catalogue = importlib.import_module("replay_buffers")
     defined = {getattr(catalogue, name).__module__ for name in catalogue.__all__}

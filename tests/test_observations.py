@@ -6,7 +6,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 from gymnasium.spaces.utils import flatten
 
-from interreplay.environments.spaces import leaves, named_parts
+from interreplay.environments.spaces import leaves, name_parts
 from interreplay.learning.networks.encoders import FEATURES, Convolutions, is_image, make_encoder
 from tests.rllib.spaces_envs import KINDS
 
@@ -27,7 +27,7 @@ def batch(space, n=4):
 
 
 def tensors(observation):
-    parts = named_parts(observation)
+    parts = name_parts(observation)
     return {k: torch.as_tensor(v) for k, v in parts.items()} if isinstance(parts, dict) else torch.as_tensor(parts)
 
 
@@ -35,7 +35,7 @@ def test_nested_spaces_become_one_level():
     space, _ = KINDS["Nested"]
     assert sorted(leaves(space)) == ["arm/grip", "arm/pose", "rest/0", "rest/1"]
     observation, _ = batch(space)
-    assert set(named_parts(observation)) == set(leaves(space))
+    assert set(name_parts(observation)) == set(leaves(space))
     assert leaves(Discrete(3)) == {"": Discrete(3)}
 
 
@@ -58,7 +58,7 @@ def test_encodings_equal_those_of_gymnasium(kind):
     assert encoded.shape == (4, width) and encoded.dtype == torch.float32
     parts = leaves(space)
     for row, one in zip(encoded, single, strict=True):
-        named = named_parts(one) if isinstance(one, dict | tuple) else {"": one}
+        named = name_parts(one) if isinstance(one, dict | tuple) else {"": one}
         expected = np.concatenate([flatten(parts[name], named[name]).reshape(-1) for name in sorted(parts)])
         np.testing.assert_allclose(row.numpy(), expected, rtol=1e-6)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu.updates import ACTIONS, OBS, batch_of, described
+from benchmarks.gpu.updates import ACTIONS, OBS, described, make_batch
 from benchmarks.measure import interleaved, single_thread, table
 from interreplay.learning.actor_critic.many import ManyUpdates
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
@@ -28,7 +28,7 @@ def learner(runs: int | None, arguments: argparse.Namespace, device: torch.devic
     for _ in range(runs or 1):
         networks = SACNetworks(OBS, ACTIONS, arguments.hiddens).to(device)
         updates.append(SACUpdate(networks, torch_compile=arguments.compiled))
-    batch = batch_of(arguments.batch, device)
+    batch = make_batch(arguments.batch, device)
     rng: Any = [torch.Generator(device) for _ in updates]
     update: Any = updates[0]
     if runs is None:

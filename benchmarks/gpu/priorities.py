@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.updates import Learn, described, micros_of, ours, synchronize
+from benchmarks.gpu.updates import Learn, described, measure_micros, ours, synchronize
 from benchmarks.measure import installed, micros_table, single_thread
 from benchmarks.speed.buffers import ACTION, EPISODE, OBS, portions
 from interreplay import Transitions
 from interreplay.buffer.catalogue import make_buffer
 from interreplay.buffer.device_rows import WAITING
-from interreplay.learning.captured import Stage, columns_of, rows_of
+from interreplay.learning.captured import Stage, list_columns, make_batch
 
 ALPHA = 0.6
 BETA = 0.4
@@ -45,7 +45,7 @@ def filled(name: str, rows: int, device: torch.device) -> Any:
     return buffer
 
 
-def errors_of(batch: int, device: torch.device) -> Iterator[Tensor]:
+def draw_errors(batch: int, device: torch.device) -> Iterator[Tensor]:
     """Yield TD errors ``(batch,)`` on a device, without end."""
     torch.manual_seed(0)
     return itertools.cycle(torch.randn(DISTINCT, batch).abs().to(device).unbind())
@@ -63,7 +63,7 @@ def our_per(rows: int, batch: int, device: torch.device) -> Learn:
     """Return steps of PER; each column of a batch is copied to the device."""
     buffer = filled("PER", rows, device)
     buffer.selector.update(torch.arange(rows), first_errors(rows))
-    errors = errors_of(batch, device)
+    errors = draw_errors(batch, device)
 
     def step(count: int) -> None:
         for _ in range(count):
@@ -77,13 +77,13 @@ def our_per_in_one_copy(rows: int, batch: int, device: torch.device) -> Learn:
     """Return steps of PER; a batch is copied to the GPU in one piece, as `CapturedUpdate` copies it."""
     buffer = filled("PER", rows, torch.device("cpu"))
     buffer.selector.update(torch.arange(rows), first_errors(rows))
-    errors = errors_of(batch, device)
-    stage = Stage(columns_of(rows_of(buffer.sample(batch))), device)
+    errors = draw_errors(batch, device)
+    stage = Stage(list_columns(make_batch(buffer.sample(batch))), device)
 
     def step(count: int) -> None:
         for _ in range(count):
             sample = buffer.sample(batch)
-            stage.load(columns_of(rows_of(sample)))
+            stage.load(list_columns(make_batch(sample)))
             buffer.update(sample, next(errors))
         synchronize(device)
 
@@ -112,7 +112,7 @@ def torchrl_per(rows: int, batch: int, device: torch.device, storage: torch.devi
         named = {name: torch.from_numpy(column) for name, column in columns.items() if name != "episode"}
         buffer.extend(TensorDict(named, batch_size=[len(columns["rewards"])]))
     buffer.update_priority(torch.arange(rows), first_errors(rows))
-    errors = errors_of(batch, device)
+    errors = draw_errors(batch, device)
 
     def step(count: int) -> None:
         for _ in range(count):
@@ -194,7 +194,7 @@ def adding(name: str, rows: int, batch: int, device: torch.device) -> Learn:
 
 def measured(title: str, contenders: dict[str, Learn], steps: int, repeats: int) -> str:
     """Time steps, and return a table."""
-    return micros_table(title, "step", micros_of(contenders, steps, repeats))
+    return micros_table(title, "step", measure_micros(contenders, steps, repeats))
 
 
 def main() -> None:

@@ -30,7 +30,9 @@ CUDA = torch.device("cuda")
 Learn = Callable[[int], None]
 
 
-def micros_of(contenders: Mapping[str, Learn], count: int, repeats: int, warm_up: int = 2) -> dict[str, np.ndarray]:
+def measure_micros(
+    contenders: Mapping[str, Learn], count: int, repeats: int, warm_up: int = 2
+) -> dict[str, np.ndarray]:
     """Return the microseconds per unit of work ``(repeats,)`` by name; a timed call makes `count` units."""
     calls = {name: functools.partial(learn, count) for name, learn in contenders.items()}
     seconds = interleaved(calls, repeats, warm_up=warm_up)
@@ -49,7 +51,7 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def batch_of(rows: int, device: torch.device = CUDA) -> Batch:
+def make_batch(rows: int, device: torch.device = CUDA) -> Batch:
     """Return a batch with the widths of HalfCheetah."""
     torch.manual_seed(0)
     columns = Transitions(
@@ -81,7 +83,7 @@ def ours(hiddens: list[int], rows: int, captured: bool = True, precision: str = 
                 layers.matrix_dtype = torch.bfloat16
     update = SACUpdate(networks, **settings)
     learner = CapturedUpdate(update, CUDA) if captured else update
-    batch = batch_of(rows)
+    batch = make_batch(rows)
     rng = torch.Generator(CUDA)
 
     def learn(count: int) -> None:
@@ -156,11 +158,11 @@ def main() -> None:
     if arguments.leanrl:
         from benchmarks.gpu.leanrl import sac_update
 
-        rows = batch_of(arguments.batch).transitions
+        rows = make_batch(arguments.batch).transitions
         contenders["LeanRL, compiled, CUDA graph"] = sac_update(arguments.leanrl, ENV, rows)
     if arguments.profile:
         print(profile(contenders["ours, CUDA graph"]), end="\n\n")
-    micros = micros_of(contenders, arguments.updates, arguments.repeats)
+    micros = measure_micros(contenders, arguments.updates, arguments.repeats)
     print(described(CUDA))
     header = f"SAC, {'x'.join(map(str, arguments.hiddens))}, batch {arguments.batch}"
     print(micros_table(header, "update", micros))

@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.updates import Learn, described, micros_of, synchronize
+from benchmarks.gpu.updates import Learn, described, measure_micros, synchronize
 from benchmarks.measure import installed, micros_table, single_thread
 from interreplay import Transitions
-from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
+from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder, resolve_model
 from interreplay.learning.captured import CapturedUpdate
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
@@ -69,15 +69,15 @@ CLEANRL_IMPORTS = (
 """Modules that CleanRL's program imports and its update does not use."""
 
 
-def networks_of(algorithm: str, observations: gym.Space, settings: Any, device: torch.device) -> Any:
+def build_networks(algorithm: str, observations: gym.Space, settings: Any, device: torch.device) -> Any:
     """Return the networks of an algorithm for `ACTIONS` discrete actions, as a run builds them."""
     torch.manual_seed(0)
     architecture = ARCHITECTURES[algorithm]
     model = asdict(settings) | {"matrix_dtype": "float32", "normalize_observations": False}
-    model = resolved(architecture, observations, model)
-    encoder, width = encoder_of(observations, model)
+    model = resolve_model(architecture, observations, model)
+    encoder, width = build_encoder(observations, model)
     networks = architecture.make(width, gym.spaces.Discrete(ACTIONS), model, inference_only=False)
-    networks = assembled(networks, encoder, model)
+    networks = assemble(networks, encoder, model)
     if algorithm == "DQN":
         networks.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
     return networks.to(device)
@@ -126,7 +126,7 @@ def our_dqn(device: torch.device, captured: bool, conv_dtype: str = "float32", a
     published = {"huber_delta": 1.0, "grad_clip": 10.0}
     loss: dict[str, Any] = published if as_published else {"huber_delta": None, "grad_clip": None}
     settings = DQNSettings(hiddens=(512,), conv_dtype=conv_dtype, **loss)
-    networks = networks_of("DQN", FRAME_SPACE, settings=settings, device=device)
+    networks = build_networks("DQN", FRAME_SPACE, settings=settings, device=device)
     update = DQNUpdate(networks, lr=LR, grad_clip=settings.grad_clip, target_update_period=COPY_PERIOD)
     batch = Batch(frame_rows(device), torch.ones(ROWS, device=device))
     return repeated(update, batch, device=device, captured=captured)
@@ -253,7 +253,7 @@ def dqn_contenders(arguments: argparse.Namespace, device: torch.device) -> dict[
 # -- IMPALA ----------------------------------------------------------------------------------------
 
 
-def unrolls_of(images: bool, device: torch.device) -> Unrolls:
+def draw_unrolls(images: bool, device: torch.device) -> Unrolls:
     """Return random unrolls of vectors or of frames."""
     torch.manual_seed(0)
     if images:
@@ -296,9 +296,9 @@ def our_impala(images: bool, device: torch.device, captured: bool, conv_dtype: s
     """
     settings = impala_settings(images, conv_dtype)
     observations = FRAME_SPACE if images else VECTOR_SPACE
-    networks = networks_of("IMPALA", observations, settings=settings, device=device)
+    networks = build_networks("IMPALA", observations, settings=settings, device=device)
     update = IMPALAUpdate(networks, settings, GAMMA)
-    return repeated(update, unrolls_of(images, device), device=device, captured=captured)
+    return repeated(update, draw_unrolls(images, device), device=device, captured=captured)
 
 
 class Scaled(nn.Module):
@@ -425,7 +425,7 @@ def torchrl_parts(images: bool, device: torch.device, capturable: bool) -> tuple
         optimizer.zero_grad(set_to_none=True)
         return found.detach()
 
-    return update, torchrl_batch(unrolls_of(images, device), log_prob_key), losses
+    return update, torchrl_batch(draw_unrolls(images, device), log_prob_key), losses
 
 
 def impala_contenders(images: bool, arguments: argparse.Namespace, device: torch.device) -> dict[str, Learn]:
@@ -451,7 +451,7 @@ def impala_contenders(images: bool, arguments: argparse.Namespace, device: torch
 
 def measured(title: str, contenders: dict[str, Learn], arguments: argparse.Namespace) -> str:
     """Time updates, and return a table."""
-    micros = micros_of(contenders, arguments.updates, arguments.repeats, warm_up=WARM_UPS)
+    micros = measure_micros(contenders, arguments.updates, arguments.repeats, warm_up=WARM_UPS)
     return micros_table(title, "update", micros)
 
 

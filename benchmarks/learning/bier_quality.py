@@ -51,7 +51,7 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
     import torch
 
     from interreplay.synthesis.gaussian_process.holdout import evaluate
-    from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
+    from interreplay.synthesis.gaussian_process.neighborhoods import stack_targets
 
     maker = buffer.synthesizer
     found = []
@@ -62,7 +62,7 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
         rows = buffer.storage[slots].map(lambda column: column.unflatten(0, (ROWS, -1)))
         actions = rows.actions[0, 0].numel()
         z = buffer.storage.features(slots).unflatten(0, (ROWS, -1))
-        y = targets_of(rows)
+        y = stack_targets(rows)
         found.append(evaluate(maker.form, maker.schedule, maker.preparation, z, y, actions, split))
     scores = {}
     for method in found[0].rmse:

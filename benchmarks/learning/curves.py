@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import table, write_rows
-from interreplay.experiments.process.machine import counted
+from interreplay.experiments.process.machine import format_count
 
 BENCHMARKS = Path(__file__).parents[1]
 DATA = BENCHMARKS / "data" / "learning"
@@ -52,12 +52,12 @@ COLUMNS = {
 }
 
 
-def data_of(trainer: str) -> Path:
+def get_data_folder(trainer: str) -> Path:
     """Return the folder of an algorithm's curves."""
     return DATA if trainer == "SAC" else DATA / trainer
 
 
-def steps_of(trainer: str) -> dict[str, int]:
+def get_env_steps(trainer: str) -> dict[str, int]:
     """Return the env steps of an algorithm's runs by environment."""
     return {"SAC": STEPS, "TQC": QUANTILE_AND_RENORM_STEPS, "CrossQ": QUANTILE_AND_RENORM_STEPS}.get(
         trainer, OTHER_STEPS
@@ -80,7 +80,7 @@ def train(flags: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def run(trainer: str, env: str, buffer: str, seed: int) -> None:
     """Execute one run and store its evaluations."""
-    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
+    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": get_env_steps(trainer)[env]}
     flags |= VARIANTS.get(buffer, {"buffer": buffer})
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0}
     given = train(flags | FLAGS.get((trainer, env), {}))
@@ -89,13 +89,13 @@ def run(trainer: str, env: str, buffer: str, seed: int) -> None:
     for row in given:
         if row[COLUMNS["evaluation_return"]]:
             rows.append([row[column] for column in columns.values()])
-    write_rows(data_of(trainer) / f"{env}_{buffer}_s{seed}.csv", rows)
+    write_rows(get_data_folder(trainer) / f"{env}_{buffer}_s{seed}.csv", rows)
 
 
 def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
     """Return evaluations by seed, each ``(n, 2)``: env steps and return, or success rate if it is reported."""
     found = {}
-    for path in sorted(data_of(trainer).glob(f"{env}_{buffer}_s*.csv")):
+    for path in sorted(get_data_folder(trainer).glob(f"{env}_{buffer}_s*.csv")):
         with path.open(newline="") as file:
             rows = [
                 (float(row["env_steps"]), float(row.get("evaluation_success", row["evaluation_return"])))
@@ -138,7 +138,7 @@ def draw_seeds(panel: Any, found: Sequence[np.ndarray], color: str, label: str, 
     if found:
         length = min(map(len, found))
         mean = np.mean([curve[:length, 1] for curve in found], axis=0)
-        shown = f"{label} ({counted(len(found), 'seed')})"
+        shown = f"{label} ({format_count(len(found), 'seed')})"
         panel.plot(found[0][:length, 0], mean, style, color=color, linewidth=2.2, label=shown)
 
 
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--draw", action="store_true", help="only print the table and draw the figure")
     arguments = parser.parse_args()
-    arguments.envs = arguments.envs or list(steps_of(arguments.trainer))
+    arguments.envs = arguments.envs or list(get_env_steps(arguments.trainer))
     buffers = {env: arguments.buffers or BUFFERS.get(env, ["Uniform", "NMER"]) for env in arguments.envs}
     for env in [] if arguments.draw else arguments.envs:
         for seed in arguments.seeds:

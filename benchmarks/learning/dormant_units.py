@@ -62,7 +62,7 @@ def percent(found: list[float]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the shares in each run's newest checkpoint."""
-    from interreplay.experiments.evaluation.load import built, restore, saved_config
+    from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
     from interreplay.runs.checkpoints import find
 
     name = "python -m benchmarks.learning.dormant_units"
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     lines = []
     for run in args.runs:
         checkpoint = find(run)[0]
-        algorithm: Any = built(saved_config(checkpoint))
+        algorithm: Any = build_algorithm(read_config(checkpoint))
         restore(algorithm, checkpoint)
         trained = shares(algorithm)
         algorithm.learner.single_module.nets.reset(torch.Generator().manual_seed(0))

@@ -28,7 +28,7 @@ from scipy import stats
 
 from benchmarks.measure import table
 from benchmarks.studies.differences import independent
-from interreplay.experiments.studies.paired import paired
+from interreplay.experiments.studies.paired import compare_seeds
 from interreplay.experiments.training.forking import fork
 from interreplay.rllib import SACConfig
 from interreplay.rllib.ray_session import prepare_host
@@ -40,7 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {"Uniform": {}, "NMER": {"k": 10}}
 LEVEL = 0.975
 
 
-def algorithm_of(method: str, seed: int) -> Any:
+def make_algorithm(method: str, seed: int) -> Any:
     """Return a new algorithm with small networks."""
     config = SACConfig().environment("Pendulum-v1").replay(method, capacity=10_000, **METHODS[method])
     config.training(
@@ -69,7 +69,7 @@ def trained(algorithm: Any, until: int) -> float:
 
 def forked(folder: Path, seeds: int) -> dict[str, dict[int, float]]:
     """Return the result of each arm and seed."""
-    parent = algorithm_of("Uniform", 100)
+    parent = make_algorithm("Uniform", 100)
     trained(parent, PARENT)
     checkpoint = folder / f"checkpoint_{PARENT:08d}"
     parent.save_to_path(checkpoint)
@@ -80,7 +80,7 @@ def forked(folder: Path, seeds: int) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {method: {} for method in METHODS}
     for seed in range(seeds):
         for method, arguments in METHODS.items():
-            arm = algorithm_of(method, seed)
+            arm = make_algorithm(method, seed)
             settings = uniform | {"buffer": method, "buffer_args": arguments, "seed": seed}
             fork(arm, SimpleNamespace(**settings, fork_from=str(checkpoint)), str)
             found[method][seed] = trained(arm, PARENT + STEPS)
@@ -88,12 +88,12 @@ def forked(folder: Path, seeds: int) -> dict[str, dict[int, float]]:
     return found
 
 
-def from_the_beginning(seeds: int) -> dict[str, dict[int, float]]:
+def train_from_beginning(seeds: int) -> dict[str, dict[int, float]]:
     """Return the result of each method and seed."""
     found: dict[str, dict[int, float]] = {method: {} for method in METHODS}
     for seed in range(seeds):
         for method in METHODS:
-            run = algorithm_of(method, seed)
+            run = make_algorithm(method, seed)
             found[method][seed] = trained(run, PARENT + STEPS)
             run.stop()
     return found
@@ -115,10 +115,10 @@ def main() -> None:
     prepare_host(1, 0)
     with tempfile.TemporaryDirectory() as folder:
         arms = forked(Path(folder), given.seeds)
-    runs = from_the_beginning(given.seeds)
+    runs = train_from_beginning(given.seeds)
     if given.keep:
         given.keep.write_text(json.dumps({"fork": arms, "independent": runs}, indent=1) + "\n")
-    difference = paired(arms["NMER"], arms["Uniform"])
+    difference = compare_seeds(arms["NMER"], arms["Uniform"])
     whole = independent(list(runs["NMER"].values()), list(runs["Uniform"].values()))
     steps = PARENT + 2 * given.seeds * STEPS
     half = f"{(difference.high - difference.low) / 2:,.1f}"

@@ -28,15 +28,15 @@ TRUNK = 2
 """Index of the trunk's angle in the positions."""
 
 
-def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
+def load_policy(run: Path) -> Callable[[np.ndarray], np.ndarray]:
     """Return the deterministic policy of a run's newest checkpoint, from an observation to an action."""
     import torch
 
-    from interreplay.experiments.evaluation.load import built, restore, saved_config
+    from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
     from interreplay.runs.checkpoints import find
 
     checkpoint = find(run)[0]
-    algorithm: Any = built(saved_config(checkpoint))
+    algorithm: Any = build_algorithm(read_config(checkpoint))
     restore(algorithm, checkpoint)
     module = algorithm.learner.single_module
 
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         kept = np.load(args.run)
         episodes = [(float("nan"), kept[name]) for name in kept.files]
     else:
-        act = policy_of(args.run)
+        act = load_policy(args.run)
         episodes = [play(act, seed) for seed in range(EPISODES)]
     for total, states in episodes:
         print(f"return {total:,.0f}, on its back in {on_its_back(states):.0%} of the steps, {states[-1, 0]:.0f} m")

@@ -108,14 +108,14 @@ def evaluate(predict: Predict, arena: Any, seed: int) -> float:
     return float(np.mean(returns))
 
 
-def algorithm_of(flags: str) -> Any:
+def make_algorithm(flags: str) -> Any:
     """Return our algorithm with the settings of a line of flags, on one thread and without evaluations."""
-    from interreplay.experiments.flags.training_flags import make_parser, settings_for
+    from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
     from interreplay.experiments.training.build import build
     from interreplay.learning.algorithms_table import ALGORITHMS
     from interreplay.rllib import ray_session
 
-    settings = settings_for(make_parser().given(shlex.split(f"{flags} --evaluation_interval 0")))
+    settings = resolve_settings(make_parser().given(shlex.split(f"{flags} --evaluation_interval 0")))
     ray_session.prepare_host(1, 0)
     return build(ALGORITHMS[settings.trainer].config, SimpleNamespace(**vars(settings)))
 
@@ -125,7 +125,7 @@ def ours(preset: str, env: str, seed: int, **settings: str) -> tuple[Callable[[]
     flags = f"--preset {preset} --env {env} --seed {seed} --steps_per_iteration 50 --learning_starts {START}"
     for name, value in settings.items():
         flags += f" --{name} {value}"
-    algorithm = algorithm_of(f"{flags} --total_env_steps 1000000 --buffer_size 1000000")
+    algorithm = make_algorithm(f"{flags} --total_env_steps 1000000 --buffer_size 1000000")
 
     def train() -> int:
         algorithm.train()

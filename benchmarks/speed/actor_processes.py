@@ -65,7 +65,7 @@ def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, 
     return found
 
 
-def in_a_process(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
+def run_in_process(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
     """Return the result of `run` in a separate process."""
     words = [env, runners, environments, seconds]
     command = [sys.executable, "-m", "benchmarks.speed.actor_processes", "--one", json.dumps(words)]
@@ -89,7 +89,7 @@ def main() -> None:
     found: dict[int, list[dict[str, float]]] = {0: [], args.runners: []}
     for _ in range(args.repeats):
         for runners, runs in found.items():
-            runs.append(in_a_process(args.env, runners, args.environments, args.seconds))
+            runs.append(run_in_process(args.env, runners, args.environments, args.seconds))
     base = np.array([one["steps/s"] for one in found[0]])
     rows = []
     for runners, runs in found.items():
@@ -98,7 +98,7 @@ def main() -> None:
         name = f"driver, {runners} more" if runners else "one process"
         each = ", ".join(f"{rate:.0f}" for rate in rates)
         rows.append([name, f"{np.median(rates):.0f}", each, f"{np.median(rates / base):.2f}", f"{share:.0%}"])
-    waits = in_a_process(WAITS, args.runners, args.environments, args.seconds)
+    waits = run_in_process(WAITS, args.runners, args.environments, args.seconds)
     rows.append(["driver that waits", f"{waits['steps/s']:.0f}", "", "", f"{waits['driver']:.1%}"])
     print(table([args.env, "env steps/s, median", "each", "× one process", "driver's share of a CPU"], rows))
 

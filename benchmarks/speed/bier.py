@@ -80,7 +80,7 @@ def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], obj
     from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters, posterior
 
     form = Form(per_target=per_target).over(x.shape[2], 6)
-    hyper = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype)
+    hyper = Hyperparameters.make_initial(form, y.shape[2], 1.0, x.dtype)
     return lambda: posterior(form, hyper, x, y, queries)
 
 
@@ -90,7 +90,7 @@ def seconds_per_epoch(x: Any, y: Any, per_target: bool, epochs: int = 10) -> flo
     from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters
 
     form = Form("rbf", ard=True, per_target=per_target).over(x.shape[2], 6)
-    start = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype)
+    start = Hyperparameters.make_initial(form, y.shape[2], 1.0, x.dtype)
     spent = []
     for _ in range(5):
         begin = time.perf_counter()

@@ -24,13 +24,13 @@ import numpy as np
 
 from benchmarks.measure import cached, interleaved, single_thread, table
 from benchmarks.speed.bier import sac_update
-from benchmarks.speed.nmer import rows_of, simulate
+from benchmarks.speed.nmer import make_rows, simulate
 
 ADDED = 2_000
 UPDATES = 50  # SAC updates while the rows are added
 
 
-def seconds_of(run: Callable[[], object]) -> float:
+def measure_seconds(run: Callable[[], object]) -> float:
     """Return the processor time of a call in seconds."""
     start = time.process_time()
     run()
@@ -48,12 +48,12 @@ def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[f
         storage = buffer.storage
         before = clustering.refreshed
         replaced = storage.next_replaced(portion)
-        spent = seconds_of(partial(buffer.neighborhood.evict, buffer.storage, replaced))
-        slots = storage.add(rows_of(z, at, at + portion))
-        spent += seconds_of(partial(buffer.neighborhood.observe, buffer.storage, slots))
+        spent = measure_seconds(partial(buffer.neighborhood.evict, buffer.storage, replaced))
+        slots = storage.add(make_rows(z, at, at + portion))
+        spent += measure_seconds(partial(buffer.neighborhood.observe, buffer.storage, slots))
         (usual if clustering.refreshed == before else refreshes).append(spent)
         if (at - start) % (ADDED // UPDATES) < portion:
-            updates.append(seconds_of(update))
+            updates.append(measure_seconds(update))
     return usual, refreshes, updates
 
 
@@ -83,7 +83,7 @@ def filled(name: str, z: np.ndarray, rows: int, **arguments: Any) -> Any:
 
     buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)
     for start in range(0, rows, 1_000):
-        buffer.add(rows_of(z, start, min(start + 1_000, rows)))
+        buffer.add(make_rows(z, start, min(start + 1_000, rows)))
     return buffer
 
 

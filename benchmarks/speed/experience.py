@@ -22,7 +22,7 @@ import torch
 from benchmarks.measure import single_thread, table
 from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store.segments import JOURNAL, column_file, commit_record
-from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS, columns_of_infos
+from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS, read_infos
 from interreplay.transitions import Transitions, unchecked
 from replay_buffers import Uniform
 
@@ -34,7 +34,7 @@ INFOS = [{"reward_forward": 1.0}]
 def collected(obs: torch.Tensor, number: int, length: int, names: frozenset[str]) -> Transitions:
     """Return row `number` as a runner returns it, with the columns of infos `names`."""
     live = np.array([True])
-    extras = columns_of_infos(names, INFOS)
+    extras = read_infos(names, INFOS)
     return unchecked(
         obs=obs[number : number + 1].clone(),
         actions=torch.zeros(1, 6),

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure import cached, interleaved, single_thread, table
-from benchmarks.speed.nmer import rows_of, simulate
+from benchmarks.speed.nmer import make_rows, simulate
 from interreplay.part import Context
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -47,7 +47,7 @@ def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
             buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)
             buffer.connect(FREE)
             for start in range(0, rows, 20_000):
-                buffer.add(rows_of(z, start, min(start + 20_000, rows)))
+                buffer.add(make_rows(z, start, min(start + 20_000, rows)))
             made[f"{name}, {variant}" if variant else name] = buffer
     return made
 

@@ -30,7 +30,7 @@ def standardized(rows: Any) -> tuple[Any, Any]:
 
     inputs = torch.cat([rows.obs, rows.actions], 1)
     targets = torch.cat([rows.rewards.unsqueeze(1), rows.next_obs - rows.obs], 1)
-    return Scale.of(inputs).apply(inputs), Scale.of(targets).apply(targets)
+    return Scale.fit(inputs).apply(inputs), Scale.fit(targets).apply(targets)
 
 
 def ours(inputs: Any, targets: Any, held: Any, epochs: int, model: str, dtype: Any = None) -> Callable[[], Any]:

@@ -37,7 +37,7 @@ def simulate(rows: int) -> np.ndarray:
     return found
 
 
-def rows_of(z: np.ndarray, start: int, stop: int) -> Any:
+def make_rows(z: np.ndarray, start: int, stop: int) -> Any:
     """Return transitions `start` to `stop` of a walk through z, in episodes of 1,000."""
     from interreplay import Transitions
 
@@ -66,7 +66,7 @@ def main() -> None:
     buffers = {"Uniform": Uniform(capacity=arguments.rows, seed=0), "NMER": NMER(capacity=arguments.rows, seed=0)}
     for buffer in buffers.values():
         for start in range(0, arguments.rows, 20_000):
-            buffer.add(rows_of(z, start, min(start + 20_000, arguments.rows)))
+            buffer.add(make_rows(z, start, min(start + 20_000, arguments.rows)))
     print(f"{arguments.rows:,} rows, none overwritten\n\n{drawn(buffers, arguments.repeats)}\n", flush=True)
     lines = [[n, f"{added(b, z, arguments):.0f}"] for n, b in buffers.items()]
     print(table(["adding a row over another", "µs of processor time, mean"], lines))
@@ -85,7 +85,7 @@ def added(buffer: Any, z: np.ndarray, arguments: argparse.Namespace) -> float:
     """Return the µs of processor time per added row; a batch is drawn after each row and does not count."""
     spent = 0.0
     for i in range(arguments.rows, arguments.rows + arguments.added):
-        row = rows_of(z, i, i + 1)
+        row = make_rows(z, i, i + 1)
         start = time.process_time()
         buffer.add(row)
         spent += time.process_time() - start

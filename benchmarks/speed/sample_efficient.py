@@ -34,9 +34,9 @@ VARIANTS = {
 
 def contender(flags: str) -> Callable[[], Any]:
     """Return a function that trains for `STEPS` env steps, after the first updates."""
-    from benchmarks.learning.processor_minutes import algorithm_of
+    from benchmarks.learning.processor_minutes import make_algorithm
 
-    algorithm = algorithm_of(f"{flags} --env {ENV} --learning_starts {START} --steps_per_iteration {STEPS}")
+    algorithm = make_algorithm(f"{flags} --env {ENV} --learning_starts {START} --steps_per_iteration {STEPS}")
     while algorithm.env_steps < START + STEPS:
         algorithm.train()
     return algorithm.train

@@ -18,8 +18,8 @@ import torch
 
 from benchmarks.measure import single_thread
 from interreplay import Transitions
-from interreplay.environments.spaces import columns_of_spaces
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.environments.spaces import columns_from_spaces
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.training.build import build
 from interreplay.rllib import ray_session
 from interreplay.rllib.env_runner.remote import pack
@@ -30,7 +30,7 @@ LENGTHS = (1, 50, 1000)
 def algorithm(env: str, buffer: str, rows: int) -> Any:
     """Return SAC with an empty buffer of capacity `rows`."""
     line = f"--env {env} --buffer {buffer} --buffer_size {rows} --evaluation_interval 0"
-    settings = SimpleNamespace(**vars(settings_for(make_parser().given(line.split()))))
+    settings = SimpleNamespace(**vars(resolve_settings(make_parser().given(line.split()))))
     return build("SACConfig", settings)
 
 
@@ -82,7 +82,7 @@ def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
     try:
         fill(algo.replay_buffer, rows, algo.env_runner.collect(2, True))
         weights = sum(p.nbytes for p in algo.learner.single_module.parameters())
-        stored = algo.replay_buffer.nbytes(columns_of_spaces(*algo.single_spaces))
+        stored = algo.replay_buffer.nbytes(columns_from_spaces(*algo.single_spaces))
         memory = stored + 3 * weights  # including two moments of Adam per weight
         times = []
         with tempfile.TemporaryDirectory() as folder:

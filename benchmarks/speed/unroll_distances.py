@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.measure import single_thread, table
 from interreplay.selection.candidates import stable_order
-from interreplay.selection.elite import kept_ranks
+from interreplay.selection.elite import choose_ranks
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.storage.store import SlotNotes, UnrollStore
@@ -88,7 +88,7 @@ def agreement(
 
     def picked(distances: Tensor) -> Tensor:
         ranked = stable_order(distances)
-        return ranked[kept_ranks(replays[ranked], size, strategy)].unique()
+        return ranked[choose_ranks(replays[ranked], size, strategy)].unique()
 
     by_stored = picked(stored)
     by_recomputed = picked(recomputed)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.studies.arm_pairs import compared, with_arms_of
-from benchmarks.studies.ratio_report import CLAIMS, random_returns, reading_of
+from benchmarks.studies.arm_pairs import compared, read_with_arms
+from benchmarks.studies.ratio_report import CLAIMS, apply_rule, random_returns
 from benchmarks.studies.study_report import Found, report
 
 OTHER = "sac_nmer_ratio"
@@ -27,12 +27,12 @@ PAIRS = {
 """Comparisons; the first is the primary one."""
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
-    found = with_arms_of(folder, OTHER, OTHER_ARMS)
+    found = read_with_arms(folder, OTHER, OTHER_ARMS)
     random = random_returns(folder.parent / OTHER)
-    return compared(found, random, PAIRS, COLORS, lambda effect: reading_of(folder, effect, {"SAC": CLAIMS["SAC"]}))
+    return compared(found, random, PAIRS, COLORS, lambda effect: apply_rule(folder, effect, {"SAC": CLAIMS["SAC"]}))
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.critic_study", __doc__, found_in)
+    report("benchmarks.studies.critic_study", __doc__, make_report)

@@ -34,7 +34,7 @@ COLORS = {
 }
 
 
-def arm_of(settings: Mapping[str, Any]) -> str:
+def get_arm_name(settings: Mapping[str, Any]) -> str:
     """Return the name of an arm in the study file, without the capacity."""
     if settings["buffer"] == "Online":
         return "Online-1" if settings["train_batch_size"] == 1 else "Last-64"
@@ -58,7 +58,7 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         found = results.dropna(subset=["evaluation"])
         if not len(found):
             continue
-        key = {"task": settings["env"], "arm": arm_of(settings)}
+        key = {"task": settings["env"], "arm": get_arm_name(settings)}
         key |= {"capacity": settings["buffer_size"], "seed": settings["seed"]}
         measures = {name: results[f"{REPLAY}{name}"].mean() for name in MEASURES if f"{REPLAY}{name}" in results}
         excess = results[f"{REPLAY}state_cosine"] - results[f"{REPLAY}state_cosine_expected"]
@@ -162,7 +162,7 @@ def _draw_measures(correlation: plt.Axes, errors: plt.Axes, found: pd.DataFrame)
     errors.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
     runs, evaluations = read_runs(folder)
     afterwards = explanation_table(runs[runs["capacity"] == runs["capacity"].max()])
@@ -176,4 +176,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.experience_replay", __doc__, found_in)
+    report("benchmarks.studies.experience_replay", __doc__, make_report)

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.measure import table
-from benchmarks.studies.ratio_statistics import areas_of
+from benchmarks.studies.ratio_statistics import get_areas
 from benchmarks.studies.study_curves import draw_curves, read
 from benchmarks.studies.study_report import Found, report
 
@@ -66,13 +66,13 @@ def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) ->
     return figure
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the table, and a function that draws the figure."""
     (played,) = json.loads((folder / "random_returns.json").read_text()).values()
     found = read(folder)
-    areas = {arm: areas_of(found[found["arm"] == arm], played["mean"]) for arm in COLORS if arm in set(found["arm"])}
+    areas = {arm: get_areas(found[found["arm"] == arm], played["mean"]) for arm in COLORS if arm in set(found["arm"])}
     return describe(areas), lambda: draw(found, areas, played["mean"])
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.ingredients", __doc__, found_in)
+    report("benchmarks.studies.ingredients", __doc__, make_report)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.studies.arm_pairs import compared, with_arms_of
+from benchmarks.studies.arm_pairs import compared, read_with_arms
 from benchmarks.studies.critic_study import COLORS as CRITIC_COLORS
 from benchmarks.studies.ratio_report import CLAIMS, missing_runs, random_returns
 from benchmarks.studies.ratio_statistics import Estimate
@@ -37,9 +37,9 @@ def conclusion(primary: Estimate) -> str:
     return "less than is claimed for NMER either way" if within else "undecided"
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
-    found = with_arms_of(folder, "sac_stable_critic", OTHER_ARMS)
+    found = read_with_arms(folder, "sac_stable_critic", OTHER_ARMS)
     missing = missing_runs(folder)
     return compared(
         found,
@@ -51,4 +51,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.near_partners", __doc__, found_in)
+    report("benchmarks.studies.near_partners", __doc__, make_report)

@@ -58,11 +58,11 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the table, and a function that draws the curves."""
     rows = read(folder, "training")
     return returns_table(rows), lambda: draw(rows)
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.pong", __doc__, found_in)
+    report("benchmarks.studies.pong", __doc__, make_report)

@@ -33,7 +33,7 @@ APART = 0.024
 """Distance between published points of the same step, as a share of the last step."""
 
 
-def published_at(env: str, method: str, steps: int) -> tuple[float, float, int]:
+def find_published(env: str, method: str, steps: int) -> tuple[float, float, int]:
     """Return a published mean, its standard deviation and the number of seeds; NaN if there is none."""
     curves = published_curves(env)
     found = curves[(curves["method"] == method) & (curves["env_steps"] == steps)]
@@ -61,21 +61,21 @@ def difference(own: dict[str, np.ndarray], method: str, steps: int) -> tuple[flo
     Our seeds are resampled within tasks. Published means vary by their standard error.
     """
     envs = list(own)
-    point = iqm(means_of(own), envs) - iqm(np.array([published_at(env, method, steps)[0] for env in envs]), envs)
+    point = iqm(get_means(own), envs) - iqm(np.array([find_published(env, method, steps)[0] for env in envs]), envs)
     if min(map(len, own.values())) == 1:
         return float(point), float("nan"), float("nan")
     rng = np.random.default_rng(0)
     ours = np.empty((DRAWS, len(envs)))
     theirs = np.empty((DRAWS, len(envs)))
     for i, env in enumerate(envs):
-        mean, sd, seeds = published_at(env, method, steps)
+        mean, sd, seeds = find_published(env, method, steps)
         ours[:, i] = rng.choice(own[env], (DRAWS, len(own[env]))).mean(axis=1)
         theirs[:, i] = rng.normal(mean, sd / np.sqrt(seeds), DRAWS)
     low, high = np.quantile(iqm(ours, envs) - iqm(theirs, envs), (0.025, 0.975))
     return float(point), float(low), float(high)
 
 
-def means_of(own: dict[str, np.ndarray]) -> np.ndarray:
+def get_means(own: dict[str, np.ndarray]) -> np.ndarray:
     """Return our mean return on each task ``(tasks,)``."""
     return np.array([returns.mean() for returns in own.values()])
 
@@ -96,15 +96,15 @@ def describe(own: dict[str, np.ndarray], steps: int) -> str:
     for env, returns in own.items():
         cells = [short(env), f"{returns.mean():,.0f}", ", ".join(f"{value:,.0f}" for value in returns)]
         for method in METHODS:
-            mean, sd, seeds = published_at(env, method, steps)
+            mean, sd, seeds = find_published(env, method, steps)
             cells.append(f"{mean:,.0f} ± {sd:,.0f} ({seeds})")
-        mean, sd, _ = published_at(env, METHODS[0], steps)
+        mean, sd, _ = find_published(env, METHODS[0], steps)
         rows.append([*cells, decision(returns.mean(), mean, sd)])
     envs = list(own)
-    cells = ["IQM over tasks", f"{iqm(means_of(own), envs):.3f}", ""]
+    cells = ["IQM over tasks", f"{iqm(get_means(own), envs):.3f}", ""]
     sentences = []
     for method in METHODS:
-        published = np.array([published_at(env, method, steps)[0] for env in envs])
+        published = np.array([find_published(env, method, steps)[0] for env in envs])
         cells.append(f"{iqm(published, envs):.3f}")
         point, low, high = difference(own, method, steps)
         interval = "" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})"
@@ -129,7 +129,7 @@ def draw(runs: pd.DataFrame) -> plt.Figure:
     for axis, env in zip(axes.flat, envs, strict=False):
         draw_curves(axis, runs[runs["env"] == env], {ARM: COLORS[ARM]})
         for place, method in enumerate(METHODS):
-            points = np.array([published_at(env, method, at)[:2] for at in steps])
+            points = np.array([find_published(env, method, at)[:2] for at in steps])
             label = f"{method}, published mean ± standard deviation"
             axis.errorbar(
                 np.array(steps) + shift * place,
@@ -155,17 +155,17 @@ def compared_steps(runs: pd.DataFrame) -> list[int]:
     return [steps for steps in STEPS if steps <= runs["steps"].max()]
 
 
-def by_completeness(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def split_by_completeness(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs with seeds that all tasks have, and the other runs."""
     tasks = runs.groupby("seed")["env"].nunique()
     complete = runs["seed"].isin(tasks.index[tasks == runs["env"].nunique()])
     return runs[complete], runs[~complete]
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables of finished runs, and a function that draws the figure."""
     runs = read(folder)
-    counted, others = by_completeness(runs[runs["arm"] == ARM])
+    counted, others = split_by_completeness(runs[runs["arm"] == ARM])
     parts = [describe(own_returns(counted, steps), steps) for steps in compared_steps(runs)]
     for row in others[others["steps"] == runs["steps"].max()].itertuples():
         parts.append(f"not counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f} after {row.steps:,} env steps")
@@ -173,4 +173,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.published_comparison", __doc__, found_in)
+    report("benchmarks.studies.published_comparison", __doc__, make_report)

@@ -16,14 +16,14 @@ from benchmarks.studies.ratio_statistics import (
     Contrast,
     Estimate,
     Task,
-    areas_of,
     bootstrapped,
     conclusion,
     effect,
+    get_areas,
     improvement,
 )
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, ended
-from interreplay.experiments.report.reading.runs import planned
+from interreplay.experiments.report.reading.runs import list_planned_runs
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return divided by that of uniform replay."""
@@ -55,22 +55,22 @@ def whole_seeds(found: pd.DataFrame, fewest: int = 2) -> pd.DataFrame:
     return found[found["seed"].isin(whole)]
 
 
-def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
+def group_by_task(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
     """Return the areas of each task by arm, in order of seeds; `found` is the result of `whole_seeds`."""
     tasks: dict[str, Task] = {}
     for env, rows in found.groupby("env"):
-        tasks[str(env)] = {str(arm): areas_of(runs, random[str(env)]) for arm, runs in rows.groupby("arm")}
+        tasks[str(env)] = {str(arm): get_areas(runs, random[str(env)]) for arm, runs in rows.groupby("arm")}
     return tasks
 
 
-def reading_of(folder: Path, primary: Estimate, claims: Mapping[str, float]) -> str:
+def apply_rule(folder: Path, primary: Estimate, claims: Mapping[str, float]) -> str:
     """Return the conclusion by the rule fixed before the first run, or a note that runs are missing."""
     return missing_runs(folder) or f"By the decision rule fixed before the first run: {conclusion(primary, claims)}."
 
 
 def missing_runs(folder: Path) -> str:
     """Return a note that runs of a study are missing, "" if all are finished."""
-    names = planned(folder)
+    names = list_planned_runs(folder)
     left = [name for name in names if not ((folder / name).is_dir() and ended(folder / name))]
     return f"{len(left)} of {len(names)} runs have not finished; the decision requires all of them." if left else ""
 
@@ -113,7 +113,7 @@ def effects_table(
     return table(["effect", "ratio", "95 % interval", f"p{correction}", "P(improvement)"], lines)
 
 
-def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) -> str:
+def make_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) -> str:
     """Return the effects in each single task and in all tasks but one, with 95 % intervals, as markdown.
 
     Args:

@@ -36,13 +36,13 @@ def area(steps: Array, returns: Array, random: float, first: int = 2_000) -> flo
     return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]) - random)
 
 
-def areas_of(runs: pd.DataFrame, random: float = 0.0, first: int = 2_000) -> Array:
+def get_areas(runs: pd.DataFrame, random: float = 0.0, first: int = 2_000) -> Array:
     """Return the areas ``(n,)`` of an arm's runs, rows of `study_curves.read`, in order of seeds."""
     each = [(run["steps"].to_numpy(float), run["value"].to_numpy(float)) for run in each_run(runs)]
     return np.array([area(steps, returns, random, first) for steps, returns in each])
 
 
-def floor_of(task: Task) -> float:
+def get_floor(task: Task) -> float:
     """Return the lower bound of mean areas in a task."""
     return FLOOR * max(float(areas.mean()) for areas in task.values())
 
@@ -73,10 +73,10 @@ CONTRASTS: dict[str, Contrast] = {
 def effect(tasks: Sequence[Task], contrast: Contrast, floors: Sequence[float] | None = None) -> float:
     """Return the mean over tasks of the log ratios of two arms.
 
-    `floors` are the lower bounds of mean areas in each task; None for `floor_of` each.
+    `floors` are the lower bounds of mean areas in each task; None for `get_floor` each.
     """
     if floors is None:
-        floors = list(map(floor_of, tasks))
+        floors = list(map(get_floor, tasks))
     return float(np.mean([log_ratio(*contrast(task), least) for task, least in zip(tasks, floors, strict=True)]))
 
 
@@ -146,7 +146,7 @@ def permuted(
     """
     rng = np.random.default_rng(seed)
     if floors is None:
-        floors = list(map(floor_of, tasks))
+        floors = list(map(get_floor, tasks))
     observed = effect(tasks, contrast, floors)
     drawn = np.zeros(permutations)
     for task, least in zip(tasks, floors, strict=True):

@@ -14,13 +14,13 @@ import numpy as np
 
 from benchmarks.studies.ratio_report import (
     CLAIMS,
+    apply_rule,
     areas_table,
-    by_task_table,
     draw,
     effects_table,
+    group_by_task,
+    make_task_table,
     random_returns,
-    reading_of,
-    tasks_of,
     whole_seeds,
 )
 from benchmarks.studies.ratio_statistics import (
@@ -64,22 +64,22 @@ def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
     return found | {"20 against 1": Estimate(float(np.exp(interaction_of(tasks))), float(low), float(high))}
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
     found = whole_seeds(read(folder))
     random = random_returns(folder)
-    tasks = tasks_of(found, random)
+    tasks = group_by_task(found, random)
     found_effects = effects(list(tasks.values()))
     trainer = json.loads(next(folder.glob("*/params.json")).read_text())["trainer"]
     named = {NAMES[name]: effect for name, effect in found_effects.items()}
     lines = {name.replace("\n", " "): effect for name, effect in named.items()}
     contrasts = {NAMES[name].replace("\n", " "): contrast for name, contrast in CONTRASTS.items()}
     parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()), " (Holm for A and B)")]
-    parts += [reading_of(folder, found_effects["A"], {trainer: CLAIMS[trainer]})]
-    parts += [by_task_table(tasks, BY_TASK)]
+    parts += [apply_rule(folder, found_effects["A"], {trainer: CLAIMS[trainer]})]
+    parts += [make_task_table(tasks, BY_TASK)]
     strong = (NAMES["A"], NAMES["B"])
     return "\n\n".join(parts), lambda: draw(found, named, random, COLORS, strong, CLAIMS[trainer])
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.ratio_study", __doc__, found_in)
+    report("benchmarks.studies.ratio_study", __doc__, make_report)

@@ -87,11 +87,11 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
     rows = read(folder)
     return describe(rows), lambda: draw(rows)
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.recipes", __doc__, found_in)
+    report("benchmarks.studies.recipes", __doc__, make_report)

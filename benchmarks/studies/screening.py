@@ -15,10 +15,10 @@ import pandas as pd
 
 from benchmarks.measure import table
 from benchmarks.studies.ratio_report import random_returns
-from benchmarks.studies.ratio_statistics import Task, areas_of, bootstrapped, effect, floor_of, log_ratio
+from benchmarks.studies.ratio_statistics import Task, bootstrapped, effect, get_areas, get_floor, log_ratio
 from benchmarks.studies.study_curves import read
 from benchmarks.studies.study_report import Found, report
-from interreplay.experiments.flags.values import only
+from interreplay.experiments.flags.values import select_settings
 
 PARTS = (
     "sample_efficiency_screening",
@@ -36,7 +36,7 @@ NOT_LEARNED = "dm_control/quadruped-run-v0"
 """Task in which no arm exceeds random play within 12,000 steps. Estimates without it were added after seed 100."""
 
 
-def areas_by_task(runs: pd.DataFrame, random: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Task]:
+def group_areas(runs: pd.DataFrame, random: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Task]:
     """Return the areas of each task by arm, for arms with all seeds; arms that lack a learned task are left out.
 
     Args:
@@ -49,11 +49,11 @@ def areas_by_task(runs: pd.DataFrame, random: Mapping[str, float], seeds: Sequen
         arms = {}
         for arm, of_arm in of_env.groupby("arm"):
             if of_arm["seed"].nunique() == len(seeds):
-                arms[arm] = areas_of(of_arm, random[env])
+                arms[arm] = get_areas(of_arm, random[env])
         tasks[env] = arms
     learned = [set(task) for env, task in tasks.items() if env != NOT_LEARNED]
     complete = set.intersection(*learned)
-    return {env: only(task, complete) for env, task in tasks.items()}
+    return {env: select_settings(task, complete) for env, task in tasks.items()}
 
 
 def estimate(tasks: Sequence[Task], arm: str) -> tuple[float, float, float]:
@@ -114,7 +114,7 @@ def draw(first: Mapping[str, Task], both: Mapping[str, Task]) -> plt.Figure:
     arms = [arm for arm in ranked(first) if arm != PRESET]
     figure, axis = plt.subplots(figsize=(8, 0.4 * len(arms) + 1.6), layout="constrained")
     for place, (env, task) in enumerate(learned.items()):
-        ratios = [math.exp(log_ratio(task[arm], task[PRESET], floor_of(task))) for arm in arms]
+        ratios = [math.exp(log_ratio(task[arm], task[PRESET], get_floor(task))) for arm in arms]
         axis.plot(ratios, range(len(arms)), "o", color=f"C{place}", alpha=0.7, ms=5, label=short(env))
     learned_in_both = [task for env, task in both.items() if env != NOT_LEARNED]
     for place, arm in enumerate(arms):
@@ -137,11 +137,11 @@ def draw(first: Mapping[str, Task], both: Mapping[str, Task]) -> plt.Figure:
     return figure
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return a table for each entry of `SEEDS` that has arms, and a function that draws the figure."""
     runs = pd.concat([read(folder / part) for part in PARTS if (folder / part).exists()])
     random = random_returns(folder / PARTS[0])
-    by_seeds = {seeds: areas_by_task(runs, random, seeds) for seeds in SEEDS}
+    by_seeds = {seeds: group_areas(runs, random, seeds) for seeds in SEEDS}
     complete = {}
     for seeds, tasks in by_seeds.items():
         if any(len(task) > 1 for task in tasks.values()):
@@ -152,4 +152,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.screening", __doc__, found_in)
+    report("benchmarks.studies.screening", __doc__, make_report)

@@ -16,8 +16,8 @@ import pandas as pd
 
 from benchmarks.measure import table
 from benchmarks.studies.arm_pairs import contrast
-from benchmarks.studies.published_comparison import METHODS, iqm, published_at
-from benchmarks.studies.ratio_report import missing_runs, random_returns, tasks_of, whole_seeds
+from benchmarks.studies.published_comparison import METHODS, find_published, iqm
+from benchmarks.studies.ratio_report import group_by_task, missing_runs, random_returns, whole_seeds
 from benchmarks.studies.ratio_statistics import Estimate, Task, bootstrapped, effect, estimate, improvement
 from benchmarks.studies.screening import short
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, read
@@ -53,10 +53,10 @@ def conclusion(primary: Estimate) -> str:
 
 def floors(tasks: Mapping[str, Task]) -> list[float]:
     """Return the lower bounds of mean areas, in the order of tasks."""
-    return [FLOOR * published_at(env, METHODS[0], BRO_STEPS)[0] for env in tasks]
+    return [FLOOR * find_published(env, METHODS[0], BRO_STEPS)[0] for env in tasks]
 
 
-def ratio_of(tasks: Mapping[str, Task]) -> Ratio:
+def estimate_ratio(tasks: Mapping[str, Task]) -> Ratio:
     """Return the ratio of the areas over some tasks."""
     each = list(tasks.values())
     least = floors(tasks)
@@ -66,14 +66,14 @@ def ratio_of(tasks: Mapping[str, Task]) -> Ratio:
     return float(np.exp(effect(each, PAIR, least))), float(np.exp(low)), float(np.exp(high))
 
 
-def ratios_of(tasks: Mapping[str, Task]) -> dict[str, Ratio]:
+def estimate_ratios(tasks: Mapping[str, Task]) -> dict[str, Ratio]:
     """Return the ratios over all tasks and on each task by label, in descending order of tasks' ratios."""
-    by_task = {short(env): ratio_of({env: task}) for env, task in tasks.items()}
+    by_task = {short(env): estimate_ratio({env: task}) for env, task in tasks.items()}
     descending = sorted(by_task.items(), key=lambda item: -item[1][0])
-    return {ALL: ratio_of(tasks), **dict(descending)}
+    return {ALL: estimate_ratio(tasks), **dict(descending)}
 
 
-def text_of(found: Ratio) -> str:
+def format_ratio(found: Ratio) -> str:
     """Return a ratio as text, with its interval if there is one."""
     ratio, low, high = found
     return f"{ratio:.2f}" if np.isnan(low) else f"{ratio:.2f} ({low:.2f} to {high:.2f})"
@@ -91,7 +91,7 @@ def by_task(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio], runs: pd.Dat
             cells.append(_numbers(task[arm]))
         for arm in (ARM, BASELINE):
             cells.append(_numbers(rows[rows["arm"] == arm].sort_values("seed")["value"]))
-        lines.append([*cells, text_of(ratios[short(env)])])
+        lines.append([*cells, format_ratio(ratios[short(env)])])
     heads = ["task", f"areas of {ARM}", f"of {BASELINE}", f"returns of {ARM}", f"of {BASELINE}", "ratio of mean areas"]
     return table(heads, lines)
 
@@ -109,13 +109,13 @@ def over_tasks(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio]) -> str:
     for env in tasks:
         parts[f"without {short(env)}"] = {name: task for name, task in tasks.items() if name != env}
     for name, part in parts.items():
-        lines.append(_line(name, part, ratio_of(part)))
+        lines.append(_line(name, part, estimate_ratio(part)))
     return table(["tasks", "ratio of areas", "probability of improvement"], lines)
 
 
 def _line(name: str, tasks: Mapping[str, Task], ratio: Ratio) -> list[str]:
     chance = np.mean([improvement(*PAIR(task)) for task in tasks.values()])
-    return [name, text_of(ratio), f"{chance:.2f}"]
+    return [name, format_ratio(ratio), f"{chance:.2f}"]
 
 
 def final_returns(runs: pd.DataFrame) -> str:
@@ -152,19 +152,19 @@ def draw(runs: pd.DataFrame, ratios: Mapping[str, Ratio], random: Mapping[str, f
     return figure
 
 
-def runs_of_both(folder: Path) -> pd.DataFrame:
+def read_common_runs(folder: Path) -> pd.DataFrame:
     """Return the curves of the seeds that both arms have on all tasks."""
     confirmation = read(folder.parent / CONFIRMATION)
     both = pd.concat([confirmation[confirmation["arm"] == ARM], read(folder)], ignore_index=True)
     return whole_seeds(both, fewest=1)
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
-    runs = runs_of_both(folder)
+    runs = read_common_runs(folder)
     random = random_returns(folder)
-    tasks = tasks_of(runs, random)
-    ratios = ratios_of(tasks)
+    tasks = group_by_task(runs, random)
+    ratios = estimate_ratios(tasks)
     parts = [by_task(tasks, ratios, runs), over_tasks(tasks, ratios), final_returns(runs)]
     missing = missing_runs(folder)
     if missing:
@@ -176,4 +176,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.ten_tasks", __doc__, found_in)
+    report("benchmarks.studies.ten_tasks", __doc__, make_report)

@@ -16,7 +16,7 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
 from benchmarks.studies.arm_pairs import contrast
-from benchmarks.studies.ratio_statistics import Estimate, Task, areas_of, estimate, holm
+from benchmarks.studies.ratio_statistics import Estimate, Task, estimate, get_areas, holm
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, read
 from benchmarks.studies.study_report import Found, report
 
@@ -104,16 +104,16 @@ def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> 
     return figure
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
     rows = read(folder, "training")
     rows = rows.sort_values("arm", key=lambda arms: arms.map(list(COLORS).index), kind="stable")
     tasks: dict[str, Task] = {}
     for env, of_env in rows.groupby("env"):
-        tasks[str(env)] = {str(arm): areas_of(runs, first=0) for arm, runs in of_env.groupby("arm", sort=False)}
+        tasks[str(env)] = {str(arm): get_areas(runs, first=0) for arm, runs in of_env.groupby("arm", sort=False)}
     found = effects(tasks)
     return describe(rows, tasks, found), lambda: draw(rows, found)
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.unroll_study", __doc__, found_in)
+    report("benchmarks.studies.unroll_study", __doc__, make_report)

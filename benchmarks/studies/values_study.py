@@ -51,7 +51,7 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def mean_of(values: np.ndarray) -> str:
+def estimate_mean(values: np.ndarray) -> str:
     """Return the mean of values ``(n,)`` with its 95 % bootstrap interval over seeds."""
     if len(values) < 2 or np.ptp(values) == 0:
         return number(float(values.mean()))
@@ -72,7 +72,7 @@ def returns_table(rows: pd.DataFrame) -> str:
                 whole = np.array([value.mean() for value in values])
                 seeds = ", ".join(map(number, last))
                 steps = f"{max(run['steps'].max() for run in runs):,.0f}"
-                means = [mean_of(found) for found in (last, very_last, whole)]
+                means = [estimate_mean(found) for found in (last, very_last, whole)]
                 lines.append([display_name(env), algorithm, steps, seeds, *means, number(required)])
     heads = ["task", "algorithm", "env steps", "last three evaluations, every seed", "mean", "mean of the last alone"]
     return table([*heads, "mean of all evaluations", "to reach"], lines)
@@ -93,11 +93,11 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def found_in(folder: Path) -> Found:
+def make_report(folder: Path) -> Found:
     """Return the table, and a function that draws the curves."""
     rows = read(folder, arms_by="trainer")
     return returns_table(rows), lambda: draw(rows)
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.values_study", __doc__, found_in)
+    report("benchmarks.studies.values_study", __doc__, make_report)

@@ -34,7 +34,7 @@ ROW = 44
 FILE_WIDTH = 330
 
 
-def steps_of(section: str) -> list[tuple[str, str]]:
+def read_steps(section: str) -> list[tuple[str, str]]:
     """Return the files of a section's numbered list, and what each does."""
     text = PAGE.read_text().split(f"## {section}\n")[1].split("\n## ")[0]
     return [(file, purpose.replace("`", "")) for file, purpose in STEP.findall(text)]
@@ -68,7 +68,7 @@ def svg(title: str, steps: list[tuple[str, str]]) -> str:
 def main() -> None:
     """Write the figures into docs/images."""
     for section, name in SECTIONS.items():
-        (IMAGES / name).write_text(svg(section, steps_of(section)))
+        (IMAGES / name).write_text(svg(section, read_steps(section)))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from mkdocs.structure.files import File
 from interreplay.experiments.flags.algorithm_flags import as_given
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.setting_fields import accepted_by
+from interreplay.learning.setting_fields import get_accepted_values
 from interreplay.learning.settings import LoopSettings, ReplaySettings
 
 FAMILIES = {
@@ -71,7 +71,7 @@ def defaults(by_name: dict[str, Field[Any]], names: Sequence[str]) -> str:
 
 def line(field: Field[Any], default: str) -> str:
     """Return a table row."""
-    accepted = accepted_by(field).described.replace("|", "\\|")
+    accepted = get_accepted_values(field).described.replace("|", "\\|")
     meaning = field.metadata["help"].replace("|", "\\|")
     if field.name not in FLAGS:
         meaning = IN_PYTHON + meaning
@@ -80,4 +80,4 @@ def line(field: Field[Any], default: str) -> str:
 
 def shown(field: Field[Any]) -> str:
     """Return a default as users write it in a flag."""
-    return as_given(field.default, accepted_by(field))
+    return as_given(field.default, get_accepted_values(field))

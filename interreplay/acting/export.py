@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.acting.trained_policy import TrainedPolicy, column_type
-from interreplay.environments.actions import BoxActions, NestedActions, actions_of
+from interreplay.environments.actions import BoxActions, NestedActions, make_actions
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError, UsageError
-from interreplay.imports import warnings_not_logged
+from interreplay.imports import suppress_logged_warnings
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.networks.normalization import Normalized
+from interreplay.learning.networks.normalization import NormalizedEncoder
 from interreplay.runs.run_folder import ensure_writable
 
 KINDS = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
@@ -99,7 +99,7 @@ class DeterministicPolicy(nn.Module):
                 part._patches = None
         self.names = sorted(leaves(policy.observation_space))
         self._space = flat_actions(policy.action_space)
-        kept = actions_of(self._space, policy.normalized)
+        kept = make_actions(self._space, policy.normalized)
         if isinstance(kept, BoxActions):
             self.whole = kept.whole
             self.dtype = torch.from_numpy(np.empty(0, kept.dtype)).dtype
@@ -154,12 +154,12 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
     check_target(target)
     if policy.nets.actor.memory is not None:
         raise UsageError(f"{target} cannot contain the memory of the policy (lstm_cells); use interreplay.load_policy")
-    parts = drawn_observations(policy, observations, seed)
+    parts = draw_observations(policy, observations, seed)
     work = target.with_name(f".{target.stem}.writing{target.suffix}")
     try:
-        with _quiet():
+        with _suppress_output():
             run = _write(DeterministicPolicy(policy).eval(), parts, work)
-        found = compared(policy, run, parts)
+        found = compare_actions(policy, run, parts)
         work.replace(target)
     except OSError as error:
         raise UsageError(
@@ -230,7 +230,7 @@ def _write(module: DeterministicPolicy, parts: dict[str, np.ndarray], path: Path
     return lambda given: session.run([ACTIONS], {name or "obs": part for name, part in given.items()})[0]
 
 
-def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str, np.ndarray]:
+def draw_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str, np.ndarray]:
     """Draw observations ``(count, ...)`` by the names of their parts.
 
     If the policy normalizes observations, numbers are normal with the mean and standard deviation of the training data.
@@ -246,7 +246,7 @@ def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str
         column = np.stack([space.sample() for _ in range(count)])
         if dtype.kind == "f":
             column = np.clip(column, -USUAL, USUAL)
-            if isinstance(encoder, Normalized) and isinstance(encoder.encoder, Flat):
+            if isinstance(encoder, NormalizedEncoder) and isinstance(encoder.encoder, Flat):
                 part = slice(begin, begin + width)
                 normal = rng.standard_normal((count, width)) / encoder.factor.numpy(force=True)[part]
                 column = (encoder.shift.numpy(force=True)[part] + normal).reshape(count, *(space.shape or ()))
@@ -255,7 +255,7 @@ def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str
     return found
 
 
-def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -> Comparison:
+def compare_actions(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -> Comparison:
     """Compare the actions of an exported policy with the policy's, also for a single observation."""
     obs = parts.get("")
     if obs is None:
@@ -290,8 +290,8 @@ def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _suppress_output() -> Iterator[None]:
     """Suppress what exporters print, log and warn about."""
-    with warnings_not_logged(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+    with suppress_logged_warnings(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

@@ -11,11 +11,11 @@ import torch
 
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
-from interreplay.environments.spaces import flat_actions, record_of, space_of
+from interreplay.environments.spaces import flat_actions, space_from_record, space_to_record
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.learning.architectures import ARCHITECTURES, COMMON, assembled, encoder_of, resolved
+from interreplay.learning.architectures import ARCHITECTURES, COMMON, assemble, build_encoder, resolve_model
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints import CHECKPOINT, METADATA, best_of, find, read_description
+from interreplay.runs.checkpoints import CHECKPOINT, METADATA, find, find_best, read_description
 from interreplay.runs.state_files import manifest
 
 POLICY = "policy"
@@ -45,8 +45,8 @@ def describe(
     return {
         "format": FORMAT,
         "architecture": architecture,
-        "observation_space": record_of(observation_space),
-        "action_space": record_of(action_space),
+        "observation_space": space_to_record(observation_space),
+        "action_space": space_to_record(action_space),
         "model": {name: model[name] for name in names},
         **about,
     }
@@ -79,11 +79,11 @@ def load_policy(
         ValueError: The policy does not support this exploration.
     """
     path = Path(checkpoint)
-    folder = best_of(path) if best else find(path)[0]
-    description = described(folder)
+    folder = find_best(path) if best else find(path)[0]
+    description = describe_policy(folder)
     try:
-        seen = space_of(description["observation_space"])
-        done = space_of(description["action_space"])
+        seen = space_from_record(description["observation_space"])
+        done = space_from_record(description["action_space"])
         nets = _networks(description, seen, done, folder)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
@@ -103,7 +103,7 @@ def load_policy(
     return policy
 
 
-def described(folder: Path) -> dict[str, Any]:
+def describe_policy(folder: Path) -> dict[str, Any]:
     """Return the description of the policy in a checkpoint.
 
     Raises:
@@ -137,10 +137,10 @@ def _networks(
     architecture = ARCHITECTURES[description["architecture"]]
     model = description["model"]
     check_action_space(action_space, architecture.acts_in)
-    model = resolved(architecture, observation_space, model)
-    encoder, width = encoder_of(observation_space, model)
+    model = resolve_model(architecture, observation_space, model)
+    encoder, width = build_encoder(observation_space, model)
     made = architecture.make(width, flat_actions(action_space), model, inference_only=True)
-    nets = assembled(made, encoder, model)
+    nets = assemble(made, encoder, model)
     weights = state_files.load(folder / POLICY)
     for part in PARTS:
         getattr(nets, part).load_state_dict({name: torch.from_numpy(array) for name, array in weights[part].items()})

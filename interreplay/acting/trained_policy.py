@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.environments.actions import actions_of
-from interreplay.environments.spaces import as_column, leaves, parts_of
+from interreplay.environments.actions import make_actions
+from interreplay.environments.spaces import as_column, leaves, split_parts
 from interreplay.learning.exploration import Exploration, Noisy, Sampled, make_exploration
 from interreplay.transitions import as_tensors
 
@@ -47,7 +47,7 @@ class TrainedPolicy:
         self.observation_space = observation_space
         self.action_space = action_space
         self.normalized = normalized
-        self._actions = actions_of(action_space, normalized)
+        self._actions = make_actions(action_space, normalized)
         self.exploration: Exploration | None = None
         if exploration is not None:
             self.exploration = make_exploration(exploration)
@@ -75,14 +75,14 @@ class TrainedPolicy:
             ValueError: The observation does not match the space or contains NaN or infinity, or the policy has no
                 exploration.
         """
-        parts, single = batch_of(self.observation_space, obs)
+        parts, single = as_batch(self.observation_space, obs)
         if explore and self.exploration is None:
             raise ValueError(
                 "explore is True and the policy has no distribution; expected an exploration, such as "
                 "exploration={'type': 'Gaussian', 'sigma': 0.1}"
             )
         with torch.no_grad():
-            encoded = self._remembering(self._encoded(parts))
+            encoded = self._act_with_memory(self._encode(parts))
             if explore and self.exploration is not None:
                 chosen = self.exploration.act(self.nets.actor, encoded, self._generator())
             else:
@@ -99,8 +99,8 @@ class TrainedPolicy:
         A policy with memory treats each observation as the first of an episode.
         """
         with torch.no_grad():
-            parts, _ = batch_of(self.observation_space, obs)
-            encoded = self._encoded(parts)
+            parts, _ = as_batch(self.observation_space, obs)
+            encoded = self._encode(parts)
             memory = self.nets.actor.memory
             if memory is not None:
                 encoded = memory.step(encoded, memory.begin(len(encoded)))[0]
@@ -112,10 +112,10 @@ class TrainedPolicy:
         if self.exploration is not None:
             self.exploration.start(np.ones(1, dtype=bool))
 
-    def _encoded(self, parts: dict[str, np.ndarray]) -> Tensor:
+    def _encode(self, parts: dict[str, np.ndarray]) -> Tensor:
         return self.nets.encoder(as_tensors(parts.get("", parts), self._device))
 
-    def _remembering(self, encoded: Tensor) -> Tensor:
+    def _act_with_memory(self, encoded: Tensor) -> Tensor:
         memory = self.nets.actor.memory
         if memory is None:
             return encoded
@@ -141,7 +141,7 @@ class TrainedPolicy:
         return f"TrainedPolicy({known}: {self.observation_space} -> {self.action_space})"
 
 
-def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray], bool]:
+def as_batch(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray], bool]:
     """Return one observation, or several along the first dimension of each part, as a batch.
 
     Returns:
@@ -152,7 +152,7 @@ def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray],
         ValueError: The observation does not match the space, or contains NaN or infinity.
     """
     spaces = leaves(space)
-    given = parts_of(observation)
+    given = split_parts(observation)
     if given.keys() != spaces.keys():
         found = ", ".join(map(repr, sorted(given)))
         expected = ", ".join(map(repr, sorted(spaces)))

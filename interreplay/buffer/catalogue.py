@@ -16,7 +16,7 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.buffer.sample_weight_decay import SWD
 from interreplay.environments.own_modules import check_arguments as check_names
-from interreplay.environments.own_modules import described, own_class
+from interreplay.environments.own_modules import import_user_class, locate_error
 from interreplay.errors import UsageError, accepted_names, exits_as_errors
 from interreplay.part import Part
 
@@ -61,7 +61,7 @@ def resolve(kind: Kind) -> Recipe:
     """
     if isinstance(kind, str):
         if ":" in kind:
-            return own_class(kind, ReplayBuffer, "buffer")
+            return import_user_class(kind, ReplayBuffer, "buffer")
         if kind == OF_PARTS:
             return ReplayBuffer
         catalog = methods()
@@ -138,7 +138,7 @@ def make_part(argument: str, value: Mapping[str, Any]) -> Part:
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} {value['type']}: {' '.join(str(error).split())}") from error
     except Exception as error:
-        raise UsageError(f"{argument} {value['type']} cannot be created: {described(error)}") from error
+        raise UsageError(f"{argument} {value['type']} cannot be created: {locate_error(error)}") from error
 
 
 def part_class(argument: str, value: Mapping[str, Any]) -> Any:
@@ -146,7 +146,7 @@ def part_class(argument: str, value: Mapping[str, Any]) -> Any:
     name = str(value["type"])
     package, base = PACKAGES[argument]
     if ":" in name:
-        kind = own_class(name, base, argument)
+        kind = import_user_class(name, base, argument)
     else:
         parts = {}
         for each in package.__all__:

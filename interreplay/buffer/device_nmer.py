@@ -16,7 +16,7 @@ from interreplay.errors import check_number
 from interreplay.learning.captured import MOST_GRAPHS
 from interreplay.neighborhood import KNN
 from interreplay.part import Context
-from interreplay.storage.columns import Columns, columns_of, is_observation, num_features
+from interreplay.storage.columns import Columns, get_columns, is_observation, num_features
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
@@ -126,7 +126,7 @@ class DeviceNMER(ReplayBuffer):
         if not len(transitions):
             return self._storage.next_replaced(0)
         if not self._written:
-            self.check(columns_of(transitions))
+            self.check(get_columns(transitions))
         transitions, _ = self._storage.convert(transitions)
         if self._rows is None or transitions.extras:
             check_float32(transitions)  # later rows without extras are checked when they are packed
@@ -187,7 +187,7 @@ class DeviceNMER(ReplayBuffer):
     # -- Batches -----------------------------------------------------------------------------------
 
     def sample(self, size: int) -> Sample:
-        return self._sample_of(tuple(part.clone() for part in self._draw(size)))
+        return self._make_sample(tuple(part.clone() for part in self._draw(size)))
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
         """Draw several batches at once; on a GPU, the next draw overwrites them."""
@@ -197,7 +197,7 @@ class DeviceNMER(ReplayBuffer):
             self._batches.pop(key, None)
             if len(self._batches) == MOST_GRAPHS:
                 self._batches.clear()
-            self._batches[key] = drawn, self._sample_of(drawn).split(size)
+            self._batches[key] = drawn, self._make_sample(drawn).split(size)
         for sample in self._batches[key][1]:
             yield sample.replace(write_count=self._written)
 
@@ -206,7 +206,7 @@ class DeviceNMER(ReplayBuffer):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         return self._rows.draw(size, self.synthesizer.probability)
 
-    def _sample_of(self, drawn: Any) -> Sample:
+    def _make_sample(self, drawn: Any) -> Sample:
         assert self._rows is not None
         return Sample(**self._rows.columns(drawn), write_count=self._written)
 

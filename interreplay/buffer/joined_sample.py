@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer.sample import Sample
-from interreplay.learning.losses import ByRows, CriticLoss
+from interreplay.learning.losses import CriticLoss, RowwiseLoss
 from interreplay.transitions import cat
 
 FILL_VALUES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,12 +33,12 @@ class JoinedSample(Sample):
 
     parts: tuple[Sample, ...]
     numbers: tuple[int, ...]
-    slots: cached_property[Tensor] = cached_property(methodcaller("_joined", "slots"))
-    neighbor_slots: cached_property[Tensor] = cached_property(methodcaller("_joined", "neighbor_slots"))
-    mix: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "mix"))
-    variances: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "variances"))
-    row_weights: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "row_weights"))
-    actor_weights: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "actor_weights"))
+    slots: cached_property[Tensor] = cached_property(methodcaller("_join", "slots"))
+    neighbor_slots: cached_property[Tensor] = cached_property(methodcaller("_join", "neighbor_slots"))
+    mix: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "mix"))
+    variances: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "variances"))
+    row_weights: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "row_weights"))
+    actor_weights: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "actor_weights"))
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
         devices = [part.weights.device for part in parts if part.weights.device.type != "cpu"]
@@ -50,7 +50,7 @@ class JoinedSample(Sample):
             transitions=cat(list(map(attrgetter("transitions"), parts))),
             targets=None,
         )
-        self.__dict__["weights"] = self._joined("weights")
+        self.__dict__["weights"] = self._join("weights")
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -61,20 +61,20 @@ class JoinedSample(Sample):
 
     @cached_property
     def write_count(self) -> Tensor:
-        return self._repeated(map(attrgetter("write_count"), self.parts))
+        return self._repeat(map(attrgetter("write_count"), self.parts))
 
     @cached_property
     def origins(self) -> Tensor:
-        return self._repeated(self.numbers)
+        return self._repeat(self.numbers)
 
     @cached_property
     def critic_loss(self) -> CriticLoss | None:
         losses = list(map(attrgetter("critic_loss"), self.parts))
         if not any(losses):
             return None
-        return ByRows(tuple(zip(map(len, self.parts), losses, strict=True)))
+        return RowwiseLoss(tuple(zip(map(len, self.parts), losses, strict=True)))
 
-    def of(self, origin: int) -> tuple[Sample, slice]:
+    def select_source(self, origin: int) -> tuple[Sample, slice]:
         """Return the rows of one source as it drew them, with the optional columns of the batch, and their slice."""
         start = 0
         for part, number in zip(self.parts, self.numbers, strict=True):
@@ -93,14 +93,14 @@ class JoinedSample(Sample):
     def _probabilities(self, part: Sample) -> Tensor:
         return part.probabilities * (len(part) / len(self))
 
-    def _joined(self, name: str) -> Tensor:
+    def _join(self, name: str) -> Tensor:
         return torch.cat(list(map(attrgetter(name), self.parts)))
 
-    def _repeated(self, numbers: Iterable[Any]) -> Tensor:
+    def _repeat(self, numbers: Iterable[Any]) -> Tensor:
         """Return a number of each part for each of its rows."""
         return torch.cat(list(map(torch.full_like, map(attrgetter("slots"), self.parts), numbers)))
 
-    def _filled(self, name: str) -> Tensor | None:
+    def _fill(self, name: str) -> Tensor | None:
         """Return an optional column of all parts, filled for parts that lack it; None if all lack it."""
         columns = list(map(attrgetter(name), self.parts))
         given = [column for column in columns if column is not None]

@@ -22,10 +22,10 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import Context, class_names, evict, union, wrong_result
+from interreplay.part import Context, class_names, evict, result_error, union
 from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
-from interreplay.storage.columns import Columns, columns_of, num_features
+from interreplay.storage.columns import Columns, get_columns, num_features
 from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
 from interreplay.storage.row_table import RowTable
@@ -130,7 +130,7 @@ class ReplayBuffer:
                 nothing is stored.
         """
         if not len(self.storage):
-            self.check(columns_of(transitions))
+            self.check(get_columns(transitions))
             required = self.columns_wanted & union(self.parts.values(), "needs")
             with_extras(transitions, required)  # rejects rows without these columns
         if not len(transitions):
@@ -221,7 +221,7 @@ class ReplayBuffer:
         anchors, neighbors, partners, alone = self._gather(draw.slots)
         made = self.synthesizer(anchors, neighbors, self.rng)
         if not isinstance(made, Synthesized):
-            raise wrong_result(self.synthesizer, made, Synthesized, "(rows, mix)")
+            raise result_error(self.synthesizer, made, Synthesized, "(rows, mix)")
         if self._needs_check("synthesizer"):
             check_synthesized(self.synthesizer, made, anchors)
         rows = made.rows
@@ -286,7 +286,7 @@ class ReplayBuffer:
             return anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), None
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
-            raise wrong_result(self.neighborhood, found, Neighbors, "(slots)")
+            raise result_error(self.neighborhood, found, Neighbors, "(slots)")
         if self._needs_check("neighborhood"):
             check_neighbors(self.neighborhood, found, slots, len(self))
         alone = None
@@ -337,10 +337,10 @@ class ReplayBuffer:
         Raises:
             ValueError: If `td_errors` or a score does not have shape ``(n,)``, or a required score is missing.
         """
-        errors = _checked_column(sample, "td_errors", td_errors)
+        errors = _check_column(sample, "td_errors", td_errors)
         named = {}
         for name, column in (scores or {}).items():
-            named[name] = _checked_column(sample, name, column)
+            named[name] = _check_column(sample, name, column)
         if type(self.selector).update is Selector.update and type(self.credit).update is PriorityUpdate.update:
             return  # copies from another device would wait for it
         for name, column in named.items():
@@ -365,7 +365,7 @@ class ReplayBuffer:
         """Return which `slots` ``(n,)`` still contain the rows from which a batch was drawn."""
         return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
 
-    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+    def split_by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         """Yield the name, the buffer, the rows and the errors of each part of a batch: one part without a name."""
         yield "", self, sample, td_errors
 
@@ -525,7 +525,7 @@ class ReplayBuffer:
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows{view}; {parts}; {self.device})"
 
 
-def _checked_column(sample: Sample, name: str, values: Any) -> Tensor:
+def _check_column(sample: Sample, name: str, values: Any) -> Tensor:
     """Return values ``(n,)`` of a batch as a tensor."""
     column = as_tensor(values).detach()
     if column.shape != sample.slots.shape:

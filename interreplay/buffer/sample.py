@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import CriticLoss
-from interreplay.transitions import Transitions, described
+from interreplay.transitions import Transitions, describe_column
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,13 +85,13 @@ class Sample:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, CriticLoss):
-                value = value.of_rows(which)
+                value = value.select_rows(which)
             elif not isinstance(value, int | None):
                 value = value[which]
             chosen[field.name] = value
         return Sample(**chosen)
 
-    def of(self, origin: int) -> tuple[Sample, Tensor | slice]:
+    def select_source(self, origin: int) -> tuple[Sample, Tensor | slice]:
         """Return the rows of one source as it drew them, and a mask ``(n,)`` or slice of them."""
         assert self.origins is not None and isinstance(self.write_count, Tensor)
         mask = self.origins == origin
@@ -103,5 +103,5 @@ class Sample:
         blended = ""
         if self.mix is not None:
             blended = f", {int((self.mix < 1).sum())} blended"
-        shapes = ", ".join(f"{name} {described(column)}" for name, column in self.transitions.columns().items())
+        shapes = ", ".join(f"{name} {describe_column(column)}" for name, column in self.transitions.columns().items())
         return f"Sample({len(self)} rows{blended}: {shapes})"

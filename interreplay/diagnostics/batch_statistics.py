@@ -38,7 +38,7 @@ class Diagnostics:
         """Process a batch of a source and its TD errors ``(n,)``."""
         is_described = self._batches % self.every == 0
         self._batches += 1
-        for name, buffer, rows, errors in source.by_buffer(sample, td_errors):
+        for name, buffer, rows, errors in source.split_by_buffer(sample, td_errors):
             drawn = self._drawn.get(name, 0) + len(rows)
             self._drawn[name] = drawn
             if is_described:
@@ -46,7 +46,7 @@ class Diagnostics:
                 self._append(name, describe(buffer, rows.to(torch.device("cpu")), errors.cpu(), uniform))
                 self._append(name, {"replays_per_row": drawn / buffer.storage.written})
         if is_described and self.on_manifold is not None:
-            self._append("", self.on_manifold.of_batch(sample))
+            self._append("", self.on_manifold.measure_batch(sample))
 
     def _append(self, name: str, numbers: Mapping[str, float]) -> None:
         for key, value in numbers.items():

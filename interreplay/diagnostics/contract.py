@@ -52,7 +52,7 @@ class Subject:
         """Return an empty buffer."""
         return self.create(capacity=capacity, seed=seed)
 
-    def filled(self, rows: int = 150, capacity: int = CAPACITY, seed: int | None = 0) -> ReplayBuffer:
+    def make_filled(self, rows: int = 150, capacity: int = CAPACITY, seed: int | None = 0) -> ReplayBuffer:
         """Return a buffer with `rows` random rows."""
         buffer = self.empty(capacity, seed)
         episodes = Episodes(envs=2, **self.rows)
@@ -73,7 +73,7 @@ class Subject:
             learn(buffer, buffer.sample(32), np.random.default_rng(step).normal(size=32))
             buffer.anneal((step + 1) / 10)
 
-    def continued(self, buffer: ReplayBuffer) -> list[Sample]:
+    def continue_buffer(self, buffer: ReplayBuffer) -> list[Sample]:
         """Return the next batches of a buffer with other calls between them."""
         samples = []
         for _ in range(3):
@@ -84,7 +84,7 @@ class Subject:
     @property
     def is_random(self) -> bool:
         """Whether drawing a batch advances the buffer's random generator."""
-        buffer = self.filled()
+        buffer = self.make_filled()
         before = buffer.rng.bit_generator.state
         buffer.sample(BATCH)
         return bool(buffer.rng.bit_generator.state != before)
@@ -111,7 +111,7 @@ def identical(one: Transitions, other: Transitions) -> None:
         require(torch.equal(column, theirs[name]), f"{name} differs; expected equal values")
 
 
-def same_sample(one: Any, other: Any) -> None:
+def require_same_samples(one: Any, other: Any) -> None:
     """Require that two samples are identical."""
     for name in ("slots", "probabilities", "neighbor_slots", "weights"):
         require(torch.equal(getattr(one, name), getattr(other, name)), f"{name} differ; expected equal values")
@@ -175,7 +175,7 @@ def only_stored_rows(subject: Subject) -> None:
 def frequencies(subject: Subject) -> None:
     """Each row is drawn as often as its probability states."""
     rows = 30
-    buffer = subject.filled(capacity=rows)
+    buffer = subject.make_filled(capacity=rows)
     counts = np.zeros(rows)
     probabilities = np.zeros(rows)
     for _ in range(100):
@@ -197,12 +197,12 @@ def frequencies(subject: Subject) -> None:
 
 def one_seed_one_result(subject: Subject) -> None:
     """Two buffers with one seed give the same batches."""
-    one = subject.filled()
-    other = subject.filled()
+    one = subject.make_filled()
+    other = subject.make_filled()
     for _ in range(3):
         subject.use(one)
         subject.use(other)
-        same_sample(one.sample(BATCH), other.sample(BATCH))
+        require_same_samples(one.sample(BATCH), other.sample(BATCH))
 
 
 def other_seeds_other_results(subject: Subject) -> None:
@@ -210,8 +210,8 @@ def other_seeds_other_results(subject: Subject) -> None:
     if not subject.is_random:
         return
     for one, other in ((0, 1), (None, None)):
-        first = subject.filled(seed=one).sample(BATCH)
-        second = subject.filled(seed=other).sample(BATCH)
+        first = subject.make_filled(seed=one).sample(BATCH)
+        second = subject.make_filled(seed=other).sample(BATCH)
         columns = second.transitions.columns()
         equal = torch.equal(first.slots, second.slots)
         for name, column in first.transitions.columns().items():
@@ -221,15 +221,15 @@ def other_seeds_other_results(subject: Subject) -> None:
 
 def several_batches(subject: Subject) -> None:
     """Several batches of one call equal those of single calls."""
-    buffer = subject.filled()
-    twin = subject.filled()
+    buffer = subject.make_filled()
+    twin = subject.make_filled()
     independent = all(part.independent_rows for part in buffer.parts.values())
     expected = iter(twin.sample(24).split(8)) if independent else (twin.sample(8) for _ in range(3))
     for step, batch in enumerate(buffer.batches(8, 3)):
         sizes = {len(batch), len(batch.transitions), len(batch.weights)}
         require(sizes == {8}, f"a batch has {sorted(sizes)} rows; expected 8")
         alone = next(expected)
-        same_sample(batch, alone)
+        require_same_samples(batch, alone)
         errors = np.random.default_rng(step).normal(size=8)
         learn(buffer, batch, errors)
         learn(twin, alone, errors)
@@ -237,7 +237,7 @@ def several_batches(subject: Subject) -> None:
 
 def storage_is_untouched(subject: Subject) -> None:
     """Sampling, and changing a batch in place, leaves the stored rows untouched."""
-    buffer = subject.filled()
+    buffer = subject.make_filled()
     before = copy_arrays(buffer.storage.state_dict())
     slots = torch.arange(CAPACITY)
     rows = buffer.storage[slots]
@@ -253,28 +253,28 @@ def storage_is_untouched(subject: Subject) -> None:
 
 def state_in_memory(subject: Subject, rows: int = 150) -> None:
     """A state gives the same batches in a new buffer and in the old one."""
-    buffer = subject.filled(rows)
+    buffer = subject.make_filled(rows)
     subject.use(buffer)
     saved = buffer.state_dict()
-    expected = subject.continued(buffer)
+    expected = subject.continue_buffer(buffer)
     fresh = subject.empty(seed=5)
     fresh.load_state_dict(copy.deepcopy(saved))
     buffer.load_state_dict(saved)
     for again in (fresh, buffer):
-        for one, other in zip(subject.continued(again), expected, strict=True):
-            same_sample(one, other)
+        for one, other in zip(subject.continue_buffer(again), expected, strict=True):
+            require_same_samples(one, other)
 
 
 def state_on_disk(subject: Subject) -> None:
     """A state that was saved to disk gives the same batches."""
-    buffer = subject.filled()
+    buffer = subject.make_filled()
     subject.use(buffer)
     fresh = subject.empty(seed=None)
     with tempfile.TemporaryDirectory() as folder:
         state_files.save(Path(folder) / "state", buffer.state_view())
         fresh.load_state_dict(state_files.load(Path(folder) / "state"))
-        for one, other in zip(subject.continued(fresh), subject.continued(buffer), strict=True):
-            same_sample(one, other)
+        for one, other in zip(subject.continue_buffer(fresh), subject.continue_buffer(buffer), strict=True):
+            require_same_samples(one, other)
 
 
 def state_of_an_empty_buffer(subject: Subject) -> None:
@@ -284,42 +284,42 @@ def state_of_an_empty_buffer(subject: Subject) -> None:
     fresh.load_state_dict(subject.empty().state_dict())
     for buffer in (fresh, expected):
         buffer.add(subject.random_rows(50))
-    same_sample(fresh.sample(BATCH), expected.sample(BATCH))
+    require_same_samples(fresh.sample(BATCH), expected.sample(BATCH))
 
 
-def pickled(buffer: ReplayBuffer) -> ReplayBuffer:
+def copy_by_pickling(buffer: ReplayBuffer) -> ReplayBuffer:
     """Return a copy of a buffer by pickling."""
     return pickle.loads(pickle.dumps(buffer))
 
 
-def copies_are_independent(subject: Subject, rows: int = 150, duplicate: Duplicate = pickled) -> None:
+def copies_are_independent(subject: Subject, rows: int = 150, duplicate: Duplicate = copy_by_pickling) -> None:
     """A copy gives the same batches as the original, and shares nothing with it."""
-    buffer = subject.filled(rows)
+    buffer = subject.make_filled(rows)
     other = duplicate(buffer)
     subject.use(buffer)
     subject.use(other)
-    same_sample(buffer.sample(BATCH), other.sample(BATCH))
+    require_same_samples(buffer.sample(BATCH), other.sample(BATCH))
     buffer.add(subject.random_rows(50, seed=99))
     buffer.sample(8)
     untouched = duplicate(other)
-    same_sample(other.sample(BATCH), untouched.sample(BATCH))
+    require_same_samples(other.sample(BATCH), untouched.sample(BATCH))
 
 
 def late_updates(subject: Subject) -> None:
     """TD errors of rows that have been overwritten have no effect."""
-    one = subject.filled()
-    other = subject.filled()
+    one = subject.make_filled()
+    other = subject.make_filled()
     sample = one.sample(BATCH)
     other.sample(BATCH)
     for buffer in (one, other):
         buffer.add(subject.random_rows(CAPACITY, seed=3))
     learn(one, sample, np.full(BATCH, 1e3))
-    same_sample(one.sample(BATCH), other.sample(BATCH))
+    require_same_samples(one.sample(BATCH), other.sample(BATCH))
 
 
 def wrong_errors(subject: Subject) -> None:
     """TD errors of another shape than (n,) are rejected with a ValueError."""
-    buffer = subject.filled()
+    buffer = subject.make_filled()
     sample = buffer.sample(16)
     for wrong in (torch.zeros(16, 1), np.zeros((1, 16)), torch.zeros(15), 0.5):
         _rejects(functools.partial(buffer.update, sample, wrong), f"TD errors of shape {np.shape(wrong)}")

@@ -35,8 +35,8 @@ def describe_correlation(storage: Storage, slots: Tensor, uniform: Tensor) -> di
     """
     expected = uniform[: min(ROWS, len(slots))]
     found = {
-        "same_episode_share": same_share(storage.column("episode")[slots]),
-        "same_episode_expected": same_share(storage.column("episode")[uniform]),
+        "same_episode_share": share_of_equal(storage.column("episode")[slots]),
+        "same_episode_expected": share_of_equal(storage.column("episode")[uniform]),
     }
     for suffix, rows in (("", slots[:ROWS]), ("_expected", expected)):
         written = storage.write_numbers(rows)
@@ -80,7 +80,7 @@ def has_vectors(storage: Storage) -> bool:
     return size <= WIDEST
 
 
-def same_share(episodes: Tensor) -> float:
+def share_of_equal(episodes: Tensor) -> float:
     """Return the share of pairs of rows with equal ids, for ids ``(n,)``."""
     counts = episodes.unique(return_counts=True)[1].double()
     n = len(episodes)

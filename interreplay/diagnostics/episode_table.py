@@ -67,7 +67,7 @@ class EpisodeTable:
         pairs = (0.0, 0.0)
         counted = self._totals[0] % PAIRS_EVERY == 0
         if counted:
-            _, buffer, rows, _ = next(iter(source.by_buffer(sample, td_errors)))
+            _, buffer, rows, _ = next(iter(source.split_by_buffer(sample, td_errors)))
             uniform = torch.from_numpy(self._rng.integers(0, len(buffer), REFERENCE_ROWS))
             pairs = count_correlated(buffer.storage, rows.slots.to(uniform.device), uniform)
         self._totals += [1.0, counted, *torch.stack([*found, q_value]).tolist(), *pairs]

@@ -10,10 +10,10 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from interreplay.environments.spaces import columns_of_spaces, leaves
+from interreplay.environments.spaces import columns_from_spaces, leaves
 from interreplay.experience.source import RowSource
-from interreplay.learning.architectures import Architecture, encoder_of, resolved
-from interreplay.storage.columns import column_of
+from interreplay.learning.architectures import Architecture, build_encoder, resolve_model
+from interreplay.storage.columns import get_column_name
 from interreplay.transitions import join_parts
 from interreplay.unrolls.mixture import UnrollMix
 from interreplay.unrolls.unrolls import Unrolls
@@ -26,8 +26,8 @@ def estimate(
 
     The parts `stacks` of observations are stacks of frames; each frame is stored once.
     """
-    columns = columns_of_spaces(observation_space, action_space)
-    for name in map(column_of, stacks):
+    columns = columns_from_spaces(observation_space, action_space)
+    for name in map(get_column_name, stacks):
         (count, *frame), dtype = columns[name]
         columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
     if "behavior" in buffer.columns_wanted:  # mean and log std of each action
@@ -46,8 +46,8 @@ def network_bytes(
     moments of Adam.
     """
     with torch.random.fork_rng(devices=[]):
-        model = resolved(architecture, observation_space, model)
-        encoder, inputs = encoder_of(observation_space, model)
+        model = resolve_model(architecture, observation_space, model)
+        encoder, inputs = build_encoder(observation_space, model)
         try:
             with torch.device("meta"):
                 networks = architecture.make(inputs, action_space, model, inference_only=False)
@@ -63,13 +63,13 @@ def network_bytes(
 
 def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix: UnrollMix, steps: int) -> int:
     """Return the memory in bytes of a full mix of unrolls of `steps` steps."""
-    kinds = columns_of_spaces(observation_space, action_space)
+    kinds = columns_from_spaces(observation_space, action_space)
 
     def zeros(name: str, count: int) -> torch.Tensor:
         shape, dtype = kinds[name]
         return torch.zeros((count, 1, *shape), dtype=dtype)
 
-    obs = {part: zeros(column_of(part), steps + 1) for part in leaves(observation_space)}
+    obs = {part: zeros(get_column_name(part), steps + 1) for part in leaves(observation_space)}
     outputs = gym.spaces.flatdim(action_space)
     if not isinstance(action_space, gym.spaces.Discrete):
         outputs *= 2  # mean and log std

@@ -23,7 +23,7 @@ class OnManifold:
 
     Args:
         env: A supported environment that is used by this object only.
-        rows: Maximum number of blended rows per batch in `of_batch`.
+        rows: Maximum number of blended rows per batch in `measure_batch`.
 
     Raises:
         ValueError: If the state of the environment is not determined by an observation.
@@ -49,7 +49,7 @@ class OnManifold:
             )
         self.env.reset(seed=0)
 
-    def of_batch(self, sample: Sample) -> dict[str, float]:
+    def measure_batch(self, sample: Sample) -> dict[str, float]:
         """Return the errors of the first blended rows of a batch, or {} if no row is blended."""
         blended = torch.arange(len(sample))
         if sample.mix is not None:
@@ -58,7 +58,7 @@ class OnManifold:
             return {}
         return self(sample.transitions[blended[: self.rows]])
 
-    def of_rows(self, rows: Transitions) -> dict[str, float]:
+    def measure_rows(self, rows: Transitions) -> dict[str, float]:
         """Return the errors of the first rows."""
         return self(rows[: self.rows])
 

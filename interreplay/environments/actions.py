@@ -13,7 +13,7 @@ from interreplay.environments.spaces import (
     check_numbers,
     flat_actions,
     leaves,
-    named_parts,
+    name_parts,
     nested,
     width_is_finite,
 )
@@ -106,7 +106,7 @@ class NestedActions(BoxActions):
 
     def flat(self, actions: Any) -> np.ndarray:
         """Convert actions of the environment, each part an array ``(n, ...)``, to vectors ``(n, d)``."""
-        parts = named_parts(actions)
+        parts = name_parts(actions)
         return np.concatenate([parts[name].reshape(len(parts[name]), -1) for name in self._parts], axis=1)
 
     def first(self, actions: Any) -> Any:
@@ -132,7 +132,7 @@ class DiscreteActions(Actions):
         return rng.integers(0, self._count, count)
 
 
-def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
+def make_actions(space: gym.Space, normalized: bool = True) -> Actions:
     """Return the actions of a space that `check_action_space` accepts; arguments as in `BoxActions`."""
     if isinstance(space, gym.spaces.Discrete):
         return DiscreteActions(space)

@@ -38,7 +38,7 @@ class ThresholdTask(gym.Env):
         goals = gym.spaces.Box(low, high, (1,), np.float32)
         return gym.spaces.Dict({"observation": space, "achieved_goal": goals, "desired_goal": goals})
 
-    def observed(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+    def add_goals(self, observation: np.ndarray) -> dict[str, np.ndarray]:
         """Add the goals to an observation."""
         return {
             "observation": observation,
@@ -48,10 +48,10 @@ class ThresholdTask(gym.Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         observation, info = super().reset(seed=seed, options=options)
-        return self.observed(observation), info
+        return self.add_goals(observation), info
 
     def step(self, action: Any) -> Any:
-        seen = self.observed(super().step(action)[0])
+        seen = self.add_goals(super().step(action)[0])
         reached = bool(self.compute_terminated(seen["achieved_goal"], seen["desired_goal"], {}))
         return seen, float(reached) - 1.0, reached, False, {"is_success": reached}
 

@@ -14,11 +14,11 @@ import numpy as np
 from gymnasium.envs.registration import find_highest_version, load_env_creator, parse_env_id
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import check_arguments, described, import_own
-from interreplay.environments.spaces import check_numbers, leaves, parts_of
+from interreplay.environments.own_modules import check_arguments, import_user_module, locate_error
+from interreplay.environments.spaces import check_numbers, leaves, split_parts
 from interreplay.environments.wrapped import wrap
 from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
-from interreplay.storage.frame_pool import shared
+from interreplay.storage.frame_pool import are_stacks
 from interreplay.transitions import as_tensor
 
 
@@ -56,7 +56,7 @@ def find_environment(
     Args:
         env_id: A registered id such as ``HalfCheetah-v5``, or ``module:Env-v0``.
         arguments: Arguments of the environment, in addition to the registered ones.
-        wrappers: Wrappers, see `interreplay.environments.wrapped.named`.
+        wrappers: Wrappers, see `interreplay.environments.wrapped.make_id`.
         frame_stack: Number of observations per stacked observation.
 
     Raises:
@@ -65,14 +65,14 @@ def find_environment(
     gym.logger.min_level = gym.logger.ERROR
     missing = registration.register(env_id)
     if ":" in env_id:
-        import_own(env_id.rpartition(":")[0], f"environment {env_id!r}", "my_envs:Env-v0, which registers it")
+        import_user_module(env_id.rpartition(":")[0], f"environment {env_id!r}", "my_envs:Env-v0, which registers it")
     if missing:
         raise UsageError(
             f"environment {env_id!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
     name, reason = _current_name(env_id)
     note = f"{env_id} {reason}; using {name}" if reason else ""
-    env = _made(name, env_id, arguments or {})
+    env = _make(name, env_id, arguments or {})
     if frame_stack > 1 and "frame_stack" in _parameters(name):
         raise UsageError(f"{name} stacks frames itself; use --env_kwargs frame_stack={frame_stack}")
     env = wrap(env, wrappers, frame_stack)
@@ -84,13 +84,13 @@ def find_environment(
     except ValueError as error:
         raise UsageError(f"environment {name!r}: {error}") from error
     except Exception as error:
-        raise UsageError(f"environment {name!r}: {described(error)}") from error
+        raise UsageError(f"environment {name!r}: {locate_error(error)}") from error
     with contextlib.suppress(Exception), exits_as_errors():  # a run reports such errors at its end
         env.close()
     return Environment(name, env.observation_space, env.action_space, note=note, stacks=stacks)
 
 
-def _made(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:
+def _make(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:
     try:
         with warnings.catch_warnings(), exits_as_errors():
             warnings.simplefilter("ignore")
@@ -102,7 +102,7 @@ def _made(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:
     except UsageError:
         raise
     except Exception as error:
-        reason = described(error)
+        reason = locate_error(error)
         if isinstance(error, ImportError | gym.error.Error) or (arguments and isinstance(error, ValueError)):
             reason = str(error)
         raise UsageError(f"environment {name!r} cannot be created: {reason}") from error
@@ -133,11 +133,11 @@ def _stacks(env: gym.Env) -> tuple[str, ...]:
         return ()
     obs, _ = env.reset(seed=0)
     following, *_ = env.step(env.action_space.sample())
-    before = parts_of(obs)
-    after = parts_of(following)
+    before = split_parts(obs)
+    after = split_parts(following)
     stacks = []
     for name in parts:
-        if shared(as_tensor(before[name])[None], as_tensor(after[name])[None]):
+        if are_stacks(as_tensor(before[name])[None], as_tensor(after[name])[None]):
             stacks.append(name)
     return tuple(stacks)
 
@@ -182,9 +182,9 @@ def _nearest_names(env_id: str) -> str:
     if own:
         return accepted_names(bare, own)
     for namespace in registration.NAMESPACES:  # registered on request
-        registration.register(namespace + _bare(env_id))
+        registration.register(namespace + _strip_id(env_id))
     names = [name for name in gym.registry if not _is_retired(name)]
-    same = [name for name in names if _bare(name).lower() == _bare(env_id).lower()]
+    same = [name for name in names if _strip_id(name).lower() == _strip_id(env_id).lower()]
     same.sort(key=lambda name: ("/" not in name, name))  # Pong-v0 is ale-py's own, without our wrappers
     if same:
         return f"did you mean {' or '.join(same[:3])}?"
@@ -192,6 +192,6 @@ def _nearest_names(env_id: str) -> str:
     return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
 
 
-def _bare(name: str) -> str:
+def _strip_id(name: str) -> str:
     """Return an id without its namespace and version."""
     return re.sub(r"-v\d+$", "", name.rpartition("/")[2])

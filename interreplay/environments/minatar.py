@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.imports import warnings_not_logged
+from interreplay.imports import suppress_logged_warnings
 
 PREFIX = "MinAtar/"
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -76,7 +76,7 @@ _FIXED = ("channels", "action_map", "random")
 
 
 def _package() -> Any:
-    with warnings_not_logged():  # the import warns that it cannot render
+    with suppress_logged_warnings():  # the import warns that it cannot render
         return importlib.import_module("minatar")
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors, in_words
+from interreplay.errors import UsageError, accepted_names, describe_error, did_you_mean, exits_as_errors
 
 # This module imports neither PyTorch nor Gymnasium: `search_last` runs before a Ray worker imports them.
 LAST = "INTERREPLAY_CURRENT_FOLDER_LAST"
 """Environment variable with which our commands request `search_last` in Ray's workers."""
 
 
-def search_here() -> None:
+def search_current_folder() -> None:
     """Allow imports from the current folder, after all other folders."""
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())
@@ -35,7 +35,7 @@ def search_last() -> None:
         sys.path.append(os.getcwd())
 
 
-def import_own(module: str, subject: str, expected: str) -> ModuleType:
+def import_user_module(module: str, subject: str, expected: str) -> ModuleType:
     """Import a user's module.
 
     Args:
@@ -51,7 +51,7 @@ def import_own(module: str, subject: str, expected: str) -> ModuleType:
     if module.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(f"{subject} names a module of the standard library; expected a name such as {expected}")
     check_outside_of_runs(module, subject)
-    search_here()
+    search_current_folder()
     try:
         with exits_as_errors():
             return importlib.import_module(module)
@@ -63,7 +63,7 @@ def import_own(module: str, subject: str, expected: str) -> ModuleType:
             f"folder, {os.getcwd()}; PYTHONPATH adds other folders"
         ) from None
     except Exception as error:
-        raise UsageError(f"{subject}: {module} cannot be imported: {described(error)}") from error
+        raise UsageError(f"{subject}: {module} cannot be imported: {locate_error(error)}") from error
 
 
 def check_outside_of_runs(module: str, subject: str) -> None:
@@ -81,7 +81,7 @@ def check_outside_of_runs(module: str, subject: str) -> None:
             raise UsageError(f"{subject}: {folder} is the folder of a run, from which no code is imported")
 
 
-def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
+def import_user_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
     """Return the class that ``module:Class`` names.
 
     Args:
@@ -99,7 +99,7 @@ def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
     if not module:
         raise UsageError(f"{what} {reference!r} has no module; expected a name such as {example}")
     bases = " or ".join(map(operator.attrgetter("__name__"), accepted))
-    loaded = import_own(module, f"{what} {reference!r}", example)
+    loaded = import_user_module(module, f"{what} {reference!r}", example)
     found = getattr(loaded, name, None)  # also calls a module's __getattr__
     if inspect.isclass(found) and issubclass(found, base):
         return found
@@ -116,7 +116,9 @@ def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
     raise UsageError(f"{what} {reference!r}: {reason}; {listed}")
 
 
-def object_of(reference: str | Mapping[str, Any], known: Mapping[str, type], base: type, what: str, *given: Any) -> Any:
+def make_object(
+    reference: str | Mapping[str, Any], known: Mapping[str, type], base: type, what: str, *given: Any
+) -> Any:
     """Return an object of a class of this package or of a user.
 
     Args:
@@ -132,7 +134,7 @@ def object_of(reference: str | Mapping[str, Any], known: Mapping[str, type], bas
     arguments = {"type": reference} if isinstance(reference, str) else dict(reference)
     name = str(arguments.pop("type"))
     if ":" in name:
-        kind = own_class(name, base, what)
+        kind = import_user_class(name, base, what)
     elif name in known:
         kind = known[name]
     else:
@@ -160,9 +162,9 @@ def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Colle
             raise UsageError(f"{what} takes no argument {name!r}; {accepted_names(name, names)}")
 
 
-def described(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """Return an error with the file and line of a user's code that raised it."""
     while isinstance(error.__cause__, BaseException) and not isinstance(error.__cause__, Exception):
         error = error.__cause__  # the exit that `exits_as_errors` replaced
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{in_words(error)} ({place.filename}, line {place.lineno})"
+    return f"{describe_error(error)} ({place.filename}, line {place.lineno})"

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
 from interreplay.environments import atari, minatar
-from interreplay.environments.own_modules import search_here
+from interreplay.environments.own_modules import search_current_folder
 from interreplay.environments.rendering import choose_backend
 
 PREFIX = "interreplay/"
@@ -108,7 +108,7 @@ def register(name: str) -> str:
     Return the extra of this package that installs the missing packages, "" if none are missing.
     """
     if ":" in name:  # gymnasium imports the module
-        search_here()
+        search_current_folder()
     for family in FAMILIES:
         if name.startswith(family.beginnings) or (family.extra == "atari" and atari.RETIRED in name):
             if not all(map(importlib.util.find_spec, family.packages)):
@@ -117,7 +117,7 @@ def register(name: str) -> str:
     return ""
 
 
-def own_name(name: Any, arguments: Mapping[str, Any]) -> str:
+def inner_env_name(name: Any, arguments: Mapping[str, Any]) -> str:
     """Return the id of the inner environment, or a readable name."""
     if name == WRAPPED and "env" in arguments:
         return str(arguments["env"])

@@ -17,7 +17,7 @@ import numpy as np
 
 from interreplay.environments.atari import KEY as LEARNER_VIEW
 from interreplay.environments.atari import learner_view
-from interreplay.environments.own_modules import described, import_own
+from interreplay.environments.own_modules import import_user_module, locate_error
 from interreplay.environments.spaces import as_column
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.transitions import map_observation
@@ -78,7 +78,7 @@ class Relabel:
     def __init__(self, function: str | RewardFunction):
         if isinstance(function, str):
             self.name = module_name(function)
-            self._function = _imported(self.name)
+            self._function = _import(self.name)
             self.digest = _digest(self._function)
         else:
             self.name = getattr(function, "__qualname__", repr(function))
@@ -103,7 +103,7 @@ class Relabel:
         try:
             found = self._function(obs, action, next_obs, **columns)
         except Exception as error:
-            raise UsageError(f"relabel {self.name} failed on {place}: {described(error)}") from error
+            raise UsageError(f"relabel {self.name} failed on {place}: {locate_error(error)}") from error
         pair = (found, columns["terminated"])
         if isinstance(found, tuple):
             pair = found
@@ -112,8 +112,8 @@ class Relabel:
                 f"relabel {self.name} returned {len(pair)} values; expected rewards, or rewards and terminations"
             )
         count = len(columns["reward"])
-        rewards = self._checked("rewards", pair[0], count)
-        terminated = self._checked("terminations", pair[1], count)
+        rewards = self._check("rewards", pair[0], count)
+        terminated = self._check("terminations", pair[1], count)
         bad = np.flatnonzero(~np.isfinite(rewards))
         if len(bad):
             raise UsageError(
@@ -121,7 +121,7 @@ class Relabel:
             )
         return rewards.astype(np.float32), terminated.astype(bool)
 
-    def _checked(self, what: str, values: Any, count: int) -> np.ndarray:
+    def _check(self, what: str, values: Any, count: int) -> np.ndarray:
         try:
             array = np.asarray(values)
             numbers = array.astype(np.float64)
@@ -190,9 +190,9 @@ def _row(value: Any) -> Any:
     return map_observation(lambda part: part[None], as_column(value))
 
 
-def _imported(name: str) -> RewardFunction:
+def _import(name: str) -> RewardFunction:
     module, _, function = name.rpartition(":")
-    loaded = import_own(module, f"--relabel {name!r}", EXAMPLE)
+    loaded = import_user_module(module, f"--relabel {name!r}", EXAMPLE)
     own = []
     for key, value in vars(loaded).items():
         if inspect.isfunction(value) and value.__module__ == module:
@@ -222,7 +222,7 @@ def _captured(function: Any) -> bytes:
     code = getattr(function, "__code__", None)
     if code is None:  # an object without a source, whose address is hashed
         return b""
-    source = repr((code.co_firstlineno, _described(code))).encode()
+    source = repr((code.co_firstlineno, _describe(code))).encode()
     owner = getattr(function, "__self__", None)
     try:
         captured = [cell.cell_contents for cell in function.__closure__ or ()]
@@ -231,12 +231,12 @@ def _captured(function: Any) -> bytes:
         return source + _address(function).encode()
 
 
-def _described(constant: Any) -> Any:
+def _describe(constant: Any) -> Any:
     """Return a constant of a function with the same ``repr`` in every process: code by its contents, sets in order."""
     if isinstance(constant, CodeType):
-        return constant.co_code, constant.co_names, _described(constant.co_consts)
+        return constant.co_code, constant.co_names, _describe(constant.co_consts)
     if isinstance(constant, tuple):
-        return tuple(map(_described, constant))
+        return tuple(map(_describe, constant))
     if isinstance(constant, frozenset):
         return sorted(map(repr, constant))
     return constant

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, column_of
+from interreplay.storage.columns import Columns, get_column_name
 
 KINDS = gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 """Supported kinds of parts; each has a fixed shape."""
@@ -90,7 +90,7 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
     return found
 
 
-def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
+def columns_from_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
     """Return the columns of the stored rows of an environment; float64 is stored as float32.
 
     Each part of a Dict or Tuple of observations is one column, a Dict or Tuple of actions is one column.
@@ -100,7 +100,7 @@ def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> 
     """
     columns: Columns = {"episode": ((), torch.int64)}
     for name, space in leaves(observation_space).items():
-        columns[column_of(name)] = _column(space)
+        columns[get_column_name(name)] = _column(space)
     flat = flat_actions(action_space)
     shape, dtype = _column(flat)
     if isinstance(flat, gym.spaces.Box):  # stored in [−1, 1]
@@ -127,14 +127,14 @@ def width_is_finite(space: gym.spaces.Box) -> bool:
         return bool(np.isfinite(high - low).all())
 
 
-def same_form(one: gym.Space, other: gym.Space) -> bool:
+def have_same_form(one: gym.Space, other: gym.Space) -> bool:
     """Return whether the same networks fit two spaces: their Boxes may have other bounds and precision."""
     parts = dict(_walk(one, ""))
     others = dict(_walk(other, ""))
-    return parts.keys() == others.keys() and all(_same_part(part, others[name]) for name, part in parts.items())
+    return parts.keys() == others.keys() and all(_have_same_part(part, others[name]) for name, part in parts.items())
 
 
-def _same_part(one: gym.Space, other: gym.Space) -> bool:
+def _have_same_part(one: gym.Space, other: gym.Space) -> bool:
     if isinstance(one, gym.spaces.Box) and isinstance(other, gym.spaces.Box):
         return one.shape == other.shape and np.dtype(one.dtype).kind == np.dtype(other.dtype).kind
     return one == other
@@ -149,20 +149,20 @@ def check_numbers(which: str, space: gym.Space) -> None:
     raise ValueError(f"the {which} space {space} has no numbers; expected at least one")
 
 
-def parts_of(observation: Any) -> dict[str, Any]:
+def split_parts(observation: Any) -> dict[str, Any]:
     """Return the parts of observations by name, as in `leaves`; observations without parts are the part ``""``."""
     return dict(_walk(observation, ""))
 
 
-def named_parts(observation: Any) -> Any:
+def name_parts(observation: Any) -> Any:
     """Return the parts of observations by name, as in `leaves`; observations without parts are returned unchanged."""
-    return parts_of(observation) if isinstance(observation, Mapping | tuple) else observation
+    return split_parts(observation) if isinstance(observation, Mapping | tuple) else observation
 
 
 def as_column(observation: Any) -> Any:
     """Return observations as arrays, float64 as float32, and the parts of Dicts and Tuples as named columns."""
     if isinstance(observation, dict | tuple):
-        return {name: as_column(part) for name, part in named_parts(observation).items()}
+        return {name: as_column(part) for name, part in name_parts(observation).items()}
     if isinstance(observation, Tensor):
         observation = observation.detach().cpu()
     array = np.asarray(observation)
@@ -183,7 +183,7 @@ def _walk(nested: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         yield from _walk(part, f"{prefix}/{name}".lstrip("/"))
 
 
-def record_of(space: gym.Space) -> dict[str, Any]:
+def space_to_record(space: gym.Space) -> dict[str, Any]:
     """Return a space as nested plain values.
 
     Raises:
@@ -191,9 +191,9 @@ def record_of(space: gym.Space) -> dict[str, Any]:
     """
     kind = type(space).__name__
     if isinstance(space, gym.spaces.Dict):
-        return {"kind": kind, "parts": {name: record_of(part) for name, part in space.spaces.items()}}
+        return {"kind": kind, "parts": {name: space_to_record(part) for name, part in space.spaces.items()}}
     if isinstance(space, gym.spaces.Tuple):
-        return {"kind": kind, "parts": list(map(record_of, space.spaces))}
+        return {"kind": kind, "parts": list(map(space_to_record, space.spaces))}
     if kind not in FIELDS:
         raise ValueError(f"{space} cannot be stored; expected {', '.join(FIELDS)}, Dict or Tuple")
     record: dict[str, Any] = {"kind": kind}
@@ -205,14 +205,14 @@ def record_of(space: gym.Space) -> dict[str, Any]:
     return record
 
 
-def space_of(record: Mapping[str, Any]) -> gym.Space:
-    """Return the space of a record that `record_of` returned."""
+def space_from_record(record: Mapping[str, Any]) -> gym.Space:
+    """Return the space of a record that `space_to_record` returned."""
     try:
         kind = record["kind"]
         if kind == "Dict":
-            return gym.spaces.Dict({name: space_of(part) for name, part in record["parts"].items()})
+            return gym.spaces.Dict({name: space_from_record(part) for name, part in record["parts"].items()})
         if kind == "Tuple":
-            return gym.spaces.Tuple(list(map(space_of, record["parts"])))
+            return gym.spaces.Tuple(list(map(space_from_record, record["parts"])))
         given = {name: record[name] for name in FIELDS[kind]}
         for name in {"nvec", "start"} & given.keys():
             given[name] = np.array(given[name])[()]

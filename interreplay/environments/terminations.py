@@ -33,19 +33,19 @@ def never(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
     return torch.zeros(len(actions), dtype=torch.bool, device=actions.device)
 
 
-def not_finite(state: Tensor) -> Tensor:
+def is_not_finite(state: Tensor) -> Tensor:
     """Return which rows of states ``(n, d)`` contain NaN or infinity."""
     return ~torch.isfinite(state).all(dim=-1)
 
 
-def _plain(obs: Observation) -> Tensor:
+def _reject_parts(obs: Observation) -> Tensor:
     """Return observations ``(n, d)`` and reject observations with parts."""
     if isinstance(obs, dict):
         raise ValueError(f"the observation has the parts {', '.join(obs)}; expected an observation without parts")
     return obs
 
 
-def _outside(values: Tensor, bounds: Range) -> Tensor:
+def _is_outside(values: Tensor, bounds: Range) -> Tensor:
     """Return which values are not strictly between two bounds, including NaN."""
     low, high = bounds
     return ~((values > low) & (values < high))
@@ -70,44 +70,44 @@ def walking(
     Velocities observed in Hopper are clipped to ±10, so velocities beyond 100 cannot be detected. With `inclusive`
     bounds of the height, as in Ant, rows that are not finite also terminate.
     """
-    state = _plain(next_obs)
+    state = _reject_parts(next_obs)
     if not exclude_current_positions_from_observation:
         state = state[:, positions:]
     if inclusive:
         low, high = healthy_z_range
-        fallen = ~((state[:, 0] >= low) & (state[:, 0] <= high)) | not_finite(state)
+        fallen = ~((state[:, 0] >= low) & (state[:, 0] <= high)) | is_not_finite(state)
     else:
-        fallen = _outside(state[:, 0], healthy_z_range)
+        fallen = _is_outside(state[:, 0], healthy_z_range)
     if healthy_angle_range is not None:
-        fallen = fallen | _outside(state[:, 1], healthy_angle_range)
+        fallen = fallen | _is_outside(state[:, 1], healthy_angle_range)
     if healthy_state_range is not None:
-        fallen = fallen | _outside(state[:, 1:], healthy_state_range).any(dim=1)
+        fallen = fallen | _is_outside(state[:, 1:], healthy_state_range).any(dim=1)
     return fallen & terminate_when_unhealthy
 
 
 def inverted_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
     """Return which rows of InvertedPendulum terminate: the pole is off by more than .2."""
-    state = _plain(next_obs)
-    return (state[:, 1].abs() > 0.2) | not_finite(state)
+    state = _reject_parts(next_obs)
+    return (state[:, 1].abs() > 0.2) | is_not_finite(state)
 
 
 def inverted_double_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
     """Return which rows of InvertedDoublePendulum terminate: the tip of two poles of .6 is not above 1."""
-    sines = _plain(next_obs)[:, 1:3]
-    cosines = _plain(next_obs)[:, 3:5]
+    sines = _reject_parts(next_obs)[:, 1:3]
+    cosines = _reject_parts(next_obs)[:, 3:5]
     both = cosines[:, 0] * cosines[:, 1] - sines[:, 0] * sines[:, 1]
     return ~(0.6 * (cosines[:, 0] + both) > 1.0)
 
 
 def cart_pole(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
     """Return which rows of CartPole terminate: beyond ±2.4, or the pole off by more than 12°."""
-    state = _plain(next_obs)
+    state = _reject_parts(next_obs)
     return (state[:, 0].abs() > 2.4) | (state[:, 2].abs() > math.radians(12))
 
 
 def acrobot(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
     """Return which rows of Acrobot terminate: its end is above the bar's length."""
-    cos_1, sin_1, cos_2, sin_2 = _plain(next_obs)[:, :4].unbind(dim=1)
+    cos_1, sin_1, cos_2, sin_2 = _reject_parts(next_obs)[:, :4].unbind(dim=1)
     return -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
 
 
@@ -115,7 +115,7 @@ def mountain_car(
     obs: Observation, actions: Tensor, next_obs: Observation, position: float = 0.5, goal_velocity: float = 0.0
 ) -> Tensor:
     """Return which rows of MountainCar terminate: at the flag with at least the required velocity."""
-    state = _plain(next_obs)
+    state = _reject_parts(next_obs)
     return (state[:, 0] >= position) & (state[:, 1] >= goal_velocity)
 
 

@@ -14,7 +14,7 @@ import gymnasium as gym
 from gymnasium.wrappers import FrameStackObservation
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import check_arguments, described, import_own, own_class
+from interreplay.environments.own_modules import check_arguments, import_user_class, import_user_module, locate_error
 from interreplay.errors import UsageError, exits_as_errors
 
 NAME = registration.WRAPPED
@@ -33,7 +33,7 @@ class FrameStack(FrameStackObservation):
         self.padding_value = state["padding"]
 
 
-def named(
+def make_id(
     name: str, arguments: Mapping[str, Any], wrappers: Sequence[Mapping[str, Any]] = (), frame_stack: int = 1
 ) -> tuple[str, dict[str, Any]]:
     """Return the id and arguments for `gymnasium.make`; the id is `NAME` for a wrapped or stacked environment.
@@ -54,10 +54,10 @@ def make(
     frame_stack: int = 1,
     render_mode: str | None = None,
 ) -> gym.Env:
-    """Create a wrapped environment from the arguments that `named` returns."""
+    """Create a wrapped environment from the arguments that `make_id` returns."""
     registration.register(env)
     if ":" in env:
-        import_own(env.rpartition(":")[0], f"environment {env!r}", "my_envs:Env-v0, which registers it")
+        import_user_module(env.rpartition(":")[0], f"environment {env!r}", "my_envs:Env-v0, which registers it")
     if render_mode is not None:
         arguments = {**arguments, "render_mode": render_mode}
     return wrap(gym.make(env, **arguments), around, frame_stack)
@@ -71,13 +71,13 @@ def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) 
         if ":" not in name:
             example = f"gymnasium.wrappers:{name or 'ClipReward'}"
             raise UsageError(f"wrapper {name!r}: expected module:Class, such as {example}")
-        kind = own_class(name, gym.Wrapper, "wrapper")
+        kind = import_user_class(name, gym.Wrapper, "wrapper")
         check_arguments(f"wrapper {name}", kind, arguments, leave_out=("env",))
         try:
             with exits_as_errors():
                 env = kind(env, **arguments)
         except Exception as error:
-            raise UsageError(f"wrapper {name} cannot be created: {described(error)}") from error
+            raise UsageError(f"wrapper {name} cannot be created: {locate_error(error)}") from error
     if frame_stack == 1:
         return env
     try:

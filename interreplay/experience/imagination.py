@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.goal_functions import GoalFn
-from interreplay.environments.registration import WRAPPED, own_name
+from interreplay.environments.registration import WRAPPED, inner_env_name
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.errors import check_number
 from interreplay.experience.learned_models.dynamics import Dynamics
@@ -134,7 +134,7 @@ class Imagination:
     def use_columns(self, columns: Columns) -> None:
         """Set the columns of the rows."""
         self._action_shape = columns["actions"][0]
-        given = StateColumns.of(columns)
+        given = StateColumns.from_columns(columns)
         if self.columns is None or self.columns.parts != given.parts:
             self.columns = given
 
@@ -156,7 +156,7 @@ class Imagination:
         Raises:
             ValueError: As `connect`.
         """
-        name = own_name(environment, arguments)
+        name = inner_env_name(environment, arguments)
         if not self._has_schedule:
             self._schedule = PUBLISHED.get(name.rpartition(":")[2].rsplit("-v", 1)[0], (1, 1, 0, 0))
         if self._given is not None:
@@ -186,20 +186,20 @@ class Imagination:
         """Current rollout length."""
         return rollout_length(self._schedule, self.env_steps)
 
-    def rows_of(self, length: int) -> int:
+    def count_rows(self, length: int) -> int:
         """Return the number of kept rows of rollouts of `length` steps."""
         return self._keep_fits * self._rollouts_per_fit * length
 
     @property
     def most_rows(self) -> int:
         """Maximum number of kept rows."""
-        return self.rows_of(int(max(self._schedule[:2])))
+        return self.count_rows(int(max(self._schedule[:2])))
 
     # -- fits and rollouts ----------------------------------------------------------------------------
 
     def fit(self, real: ReplayBuffer, rng: np.random.Generator) -> None:
         """Fit the model to stored rows."""
-        rows = real.storage[self._stored(real, rng)]
+        rows = real.storage[self._choose_fit_rows(real, rng)]
         if self.columns is None:
             self.use_columns(real.storage.columns)
         assert self.columns is not None
@@ -212,7 +212,7 @@ class Imagination:
         self.dynamics.fit(states, flat_rows(rows.actions).float(), next_states, rewards, rng)
         self._fitted_at = self.env_steps
 
-    def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
+    def _choose_fit_rows(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
         """Return the slots of all stored rows, or of `fit_rows` rows drawn without replacement."""
         stored = len(real)
         most = self._fit_rows

@@ -72,7 +72,7 @@ class Mix(SharedSources):
             common["capacity"] = capacity
         self.sources: dict[str, RowSource] = {}
         for number, (name, source) in enumerate(sources.items()):
-            self.sources[name] = made_source(name, source, common | {"seed": seed_of(seed, number)})
+            self.sources[name] = make_source(name, source, common | {"seed": derive_seed(seed, number)})
 
     def __len__(self) -> int:
         return sum(map(len, self.sources.values()))
@@ -165,18 +165,18 @@ class Mix(SharedSources):
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
         for number, source in enumerate(self.sources.values()):
-            rows, where = sample.of(number)
+            rows, where = sample.select_source(number)
             if len(rows):
                 own = {}
                 for name, column in (scores or {}).items():
                     own[name] = as_tensor(column)[where]
                 source.update(rows, errors[where], own)
 
-    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+    def split_by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         for number, (name, source) in enumerate(self.sources.items()):
-            rows, where = sample.of(number)
+            rows, where = sample.select_source(number)
             if len(rows):
-                for _, buffer, own_rows, errors in source.by_buffer(rows, td_errors[where]):
+                for _, buffer, own_rows, errors in source.split_by_buffer(rows, td_errors[where]):
                     yield name, buffer, own_rows, errors
 
     def recorded_rows(self) -> Iterator[Transitions]:
@@ -186,14 +186,14 @@ class Mix(SharedSources):
         return sum(source.nbytes(columns) for source in self.sources.values())
 
 
-def seed_of(seed: int | None, number: int) -> int | None:
+def derive_seed(seed: int | None, number: int) -> int | None:
     """Return the seed of source `number`: the mix's seed for the first source, derived seeds for the others."""
     if seed is None or number == 0:
         return seed
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
+def make_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
     """Return `source` if it is a source already; otherwise create it with the common arguments that it accepts."""
     made: Any = source
     if not isinstance(source, Mix):

@@ -17,7 +17,7 @@ from interreplay.errors import accepted_names, check_number
 from interreplay.experience.imagination import Imagination, Schedule, as_schedule
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
 from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.mix import Mix, made_source, seed_of
+from interreplay.experience.mix import Mix, derive_seed, make_source
 from interreplay.experience.offline import Offline
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.part import Context
@@ -137,7 +137,7 @@ class ModelBased(Mix):
                 f"recorded is {recorded!r}; expected arguments of Offline, such as {{'data': 'results/*'}}"
             )
         common = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "device": device, "seed": seed}
-        real_rows = made_source(REAL, real, common)
+        real_rows = make_source(REAL, real, common)
         if not isinstance(real_rows, ReplayBuffer):
             raise ValueError(f"real is {real_rows!r}; expected a replay buffer, to whose rows a model is fitted")
         hindsight = starts is None and real_rows.synthesizer.recomputes_rewards
@@ -153,15 +153,17 @@ class ModelBased(Mix):
             termination_fn=as_termination_fn(termination_fn),
         )
         self._virtual_kind = virtual
-        self._virtual_arguments = {"gamma": gamma, "device": device, "seed": seed_of(seed, 1)}
-        super().__init__({REAL: real_rows, MODEL: self._make_virtual(self.imagination.rows_of(1))}, {REAL: real_share})
+        self._virtual_arguments = {"gamma": gamma, "device": device, "seed": derive_seed(seed, 1)}
+        super().__init__(
+            {REAL: real_rows, MODEL: self._make_virtual(self.imagination.count_rows(1))}, {REAL: real_share}
+        )
         self._recorded: Offline | None = None
         if recorded:
             self._recorded = Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
         defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
         self.recipe = {"type": type(self).__name__}
         self.recipe |= {name: value for name, value in given.items() if value != defaults[name]}
-        self.rng = np.random.default_rng(seed_of(seed, 2))
+        self.rng = np.random.default_rng(derive_seed(seed, 2))
         self._seconds: dict[str, float] = {}  # not part of the state, so that equal runs have equal states
 
     @property
@@ -180,7 +182,7 @@ class ModelBased(Mix):
         return self.sources[MODEL]
 
     def _make_virtual(self, capacity: int) -> Any:
-        made = made_source(MODEL, self._virtual_kind, self._virtual_arguments | {"capacity": capacity})
+        made = make_source(MODEL, self._virtual_kind, self._virtual_arguments | {"capacity": capacity})
         if not isinstance(made, ReplayBuffer):
             raise ValueError(f"virtual is {made!r}; expected a replay buffer")
         return made
@@ -253,7 +255,7 @@ class ModelBased(Mix):
 
     def _ensure_room(self) -> None:
         """Resize the buffer of generated rows to the current rollout length and keep its newest rows."""
-        capacity = self.imagination.rows_of(self.imagination.length)
+        capacity = self.imagination.count_rows(self.imagination.length)
         old = self.virtual
         if capacity == old.capacity:
             return

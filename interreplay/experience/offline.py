@@ -17,7 +17,7 @@ from interreplay.buffer.sample import Sample
 from interreplay.environments.relabeled import RewardFunction
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
-from interreplay.experience.offline_data.collection import name_of
+from interreplay.experience.offline_data.collection import get_data_name
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.offline_data.find import looks_like_data
 from interreplay.experience.offline_data.where import Where
@@ -73,9 +73,9 @@ class Offline:
     ):
         if isinstance(data, Path):
             data = str(data)
-        self.data = name_of(data)
+        self.data = get_data_name(data)
         self.device = torch.device(device)
-        self._open = functools.partial(open_rows, data, spaces, gamma, where=Where.of(where), relabel=relabel)
+        self._open = functools.partial(open_rows, data, spaces, gamma, where=Where.parse(where), relabel=relabel)
         self._method = method
         self._arguments = dict(arguments or {})
         self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
@@ -141,7 +141,7 @@ class Offline:
         if differing is not None:
             raise ValueError(
                 f"offline data {self.data} belongs to another environment: the column {differing} has "
-                f"{_described(own.get(differing))}; expected {_described(columns.get(differing))}"
+                f"{_describe(own.get(differing))}; expected {_describe(columns.get(differing))}"
             )
         self.buffer.check(columns)
 
@@ -182,8 +182,8 @@ class Offline:
     def anneal(self, progress: float) -> None:
         self.buffer.anneal(progress)
 
-    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
-        return self.buffer.by_buffer(sample, td_errors)
+    def split_by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+        return self.buffer.split_by_buffer(sample, td_errors)
 
     def recorded_rows(self) -> Iterator[Transitions]:
         """Yield the recorded rows in chronological order, in portions."""
@@ -235,5 +235,5 @@ def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
     return arguments
 
 
-def _described(spec: Any) -> str:
+def _describe(spec: Any) -> str:
     return "no values" if spec is None else f"shape {tuple(spec[0])} {str(spec[1]).removeprefix('torch.')}"

@@ -73,7 +73,7 @@ class RowSource(Protocol):
     def anneal(self, progress: float) -> None:
         """Move schedules to `progress`, the completed fraction of the run, 0 to 1."""
 
-    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+    def split_by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         """Split a batch by the buffers of its rows; the name is "" if there is only one buffer."""
         ...
 

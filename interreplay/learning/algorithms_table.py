@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from interreplay.environments.own_modules import own_class
+from interreplay.environments.own_modules import import_user_class
 from interreplay.environments.spaces import ACTIONS, flat_actions, width_is_finite
 from interreplay.errors import UsageError
 from interreplay.learning.policy_gradient.unroll_settings import (
@@ -70,7 +70,7 @@ _DISCRETE = (gym.spaces.Discrete,)
 _BOTH = (gym.spaces.Box, gym.spaces.Discrete)
 
 
-def _of_unrolls(config: str, settings: type, steps: int, envs: int, *mix: Mapping[str, Any]) -> Algorithm:
+def _make_unroll_algorithm(config: str, settings: type, steps: int, envs: int, *mix: Mapping[str, Any]) -> Algorithm:
     """Return an algorithm that learns from unrolls, by default of `steps` steps of `envs` environments each."""
     of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
     arguments = {"parameters": list(mix)} if mix else {}
@@ -89,7 +89,7 @@ class Table(dict[str, Algorithm]):
     def __missing__(self, name: str) -> Algorithm:
         if ":" not in name:
             raise KeyError(name)
-        return own_algorithm(name)
+        return make_user_algorithm(name)
 
 
 ALGORITHMS = Table(
@@ -107,16 +107,20 @@ ALGORITHMS = Table(
         "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
         "IQN": Algorithm("IQNConfig", IQNSettings, _DISCRETE),
         "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, buffer="PER", buffer_args={"alpha": 0.5}),
-        "IMPALA": _of_unrolls("IMPALAConfig", IMPALASettings, 20, 32),
-        "CLEAR": _of_unrolls("CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR),
-        "LASER": _of_unrolls("LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST),
-        "A2C": _of_unrolls("A2CConfig", A2CSettings, 5, 16),
-        "A3C": _of_unrolls("A3CConfig", A3CSettings, 5, 1),
+        "IMPALA": _make_unroll_algorithm("IMPALAConfig", IMPALASettings, 20, 32),
+        "CLEAR": _make_unroll_algorithm(
+            "CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR
+        ),
+        "LASER": _make_unroll_algorithm(
+            "LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST
+        ),
+        "A2C": _make_unroll_algorithm("A2CConfig", A2CSettings, 5, 16),
+        "A3C": _make_unroll_algorithm("A3CConfig", A3CSettings, 5, 1),
     }
 )
 
 
-def own_algorithm(name: str) -> Algorithm:
+def make_user_algorithm(name: str) -> Algorithm:
     """Return the row of a user's algorithm: its own configuration and settings in the row of its built-in base.
 
     Args:
@@ -125,7 +129,7 @@ def own_algorithm(name: str) -> Algorithm:
     Raises:
         UsageError: There is no such class, or its configuration does not derive from a built-in one.
     """
-    found = own_class(name, object, "trainer")
+    found = import_user_class(name, object, "trainer")
     bases = getattr(getattr(found, "config_class", None), "__mro__", ())
     configs = {row.config: like for like, row in ALGORITHMS.items()}
     like = ""
@@ -150,7 +154,7 @@ def is_algorithm(name: str) -> bool:
     return name in ALGORITHMS or ":" in name
 
 
-def built_in(name: str) -> str:
+def get_built_in(name: str) -> str:
     """Return the built-in algorithm whose presets apply: `name`, or the base of a user's own algorithm."""
     return ALGORITHMS[name].like or name
 
@@ -162,9 +166,9 @@ VARIANTS = frozenset(name for name, row in ALGORITHMS.items() if issubclass(row.
 """DQN and the algorithms that differ from it only in their defaults."""
 
 
-def architecture_of(trainer: str) -> str:
+def get_architecture(trainer: str) -> str:
     """Return the name of an algorithm's architecture in `interreplay.learning.architectures`."""
-    name = built_in(trainer)
+    name = get_built_in(trainer)
     if name in VARIANTS:
         return "DQN"
     return "IMPALA" if ALGORITHMS[name].unrolls else name

@@ -22,10 +22,10 @@ from interreplay.learning.listed.networks import (
     ListedValues,
     check_ignored,
     list_actor_and_critics,
-    with_built_in,
+    replace_built_in,
 )
 from interreplay.learning.networks.encoders import make_encoder
-from interreplay.learning.networks.layers import BatchedMLP, matrix_dtype_of
+from interreplay.learning.networks.layers import BatchedMLP, get_matrix_dtype
 from interreplay.learning.networks.memory import Memory
 from interreplay.learning.policy_gradient.policy_value import (
     CategoricalWithValue,
@@ -93,7 +93,7 @@ class Soft(Architecture):
 
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
-        options = options_of(self, model) | {"inference_only": inference_only}
+        options = make_network_options(self, model) | {"inference_only": inference_only}
         made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
         if model.get("network") and isinstance(made, CrossQNetworks):
             raise ValueError(
@@ -115,7 +115,7 @@ class Deterministic(Architecture):
     last_bound: float | None = None
 
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        options = options_of(self, model) | {"inference_only": inference_only, "last_bound": self.last_bound}
+        options = make_network_options(self, model) | {"inference_only": inference_only, "last_bound": self.last_bound}
         made = DeterministicNetworks(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
         list_actor_and_critics(made, model.get("network") or {})
         if model.get("network") and not inference_only:
@@ -185,7 +185,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 """Architectures of the algorithms by the names that checkpoints store."""
 
 
-def options_of(architecture: Architecture, model: Mapping[str, Any]) -> dict[str, Any]:
+def make_network_options(architecture: Architecture, model: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of `ActorCriticNetworks` by name for the settings of networks, some of which can be missing."""
     options = {name: model[name] for name in architecture.settings if name in model and name not in CRITICS}
     for name, argument in CRITICS.items():
@@ -205,7 +205,7 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
     return Quantiles(200 if atoms == "auto" else int(atoms), kappa)
 
 
-def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, int]:
+def build_encoder(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, int]:
     """Return the encoder of an observation space and its number of features."""
     check_numbers("observation", space)
     if model.get("image_features"):
@@ -217,20 +217,20 @@ def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, i
     return make_encoder(space, model["normalize_observations"], model.get("encoder"), conv_dtype)
 
 
-def resolved(architecture: Architecture, observations: gym.Space, model: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_model(architecture: Architecture, observations: gym.Space, model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of networks, with listed layers replaced by equal built-in networks."""
-    found = with_built_in(model, architecture.family, observations)
+    found = replace_built_in(model, architecture.family, observations)
     if architecture.family == "actor and critics" and found.get("encoder") == "auto":
         found["encoder"] = None  # convolutions to 50 features
     return found
 
 
-def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> Any:
+def assemble(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> Any:
     """Return networks with their encoder and their settings of products, activations and initial weights."""
     networks.encoder = encoder
     for layers in networks.modules():
         if isinstance(layers, BatchedMLP):
-            layers.matrix_dtype = matrix_dtype_of(model["matrix_dtype"])
+            layers.matrix_dtype = get_matrix_dtype(model["matrix_dtype"])
             layers.activation = model["activation"]
     if model.get("initial_weights") == "orthogonal":  # only some algorithms have this setting
         make_orthogonal(networks)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.learning.update import Update, columns_of, rows_of, with_columns
+from interreplay.learning.update import Update, list_columns, make_batch, replace_columns
 
 WARM_UPS = 2
 """Number of calls of a function before it is captured; they allocate memory that later calls reuse."""
@@ -52,8 +52,8 @@ class CapturedUpdate:
         if type(update).update is not Update.update or getattr(batch, "critic_loss", None) is not None:
             return update.update(batch.to(self._device), rng)
         if hasattr(batch, "transitions"):
-            batch = rows_of(batch)
-        columns = columns_of(batch)
+            batch = make_batch(batch)
+        columns = list_columns(batch)
         optimizers: Any = update.optimizers.values()
         loads = tuple(optimizer.loads for optimizer in optimizers)
         addresses = (loads, self._parameter.data_ptr(), id(rng))
@@ -68,11 +68,13 @@ class CapturedUpdate:
             if len(self._graphs) >= MOST_GRAPHS:
                 return update.update(batch.map(lambda column: column.to(self._device)), rng)
             generators = [rng] if isinstance(rng, torch.Generator) else rng
-            graph = CapturedFunction(lambda given: update.learn(with_columns(batch, given), rng), columns, generators)
+            graph = CapturedFunction(
+                lambda given: update.learn(replace_columns(batch, given), rng), columns, generators
+            )
             self._graphs[key] = graph
         for optimizer in optimizers:
             optimizer.learning_rate()  # a graph reads it on the GPU
-        result = copied(graph(columns))
+        result = copy_result(graph(columns))
         update.finish(rng)
         return result
 
@@ -188,7 +190,7 @@ def pieces(block: Tensor, columns: Sequence[Tensor], starts: Sequence[int]) -> l
     return found
 
 
-def copied(result: Any) -> Any:
+def copy_result(result: Any) -> Any:
     """Return the result of an update with copies of its tensors."""
     changed: dict[str, Any] = {}
     for field in fields(result):

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.environments.own_modules import object_of, own_class
+from interreplay.environments.own_modules import import_user_class, make_object
 from interreplay.errors import check_number
-from interreplay.learning.policies import Acted, Policy
+from interreplay.learning.policies import ActResult, Policy
 
 
 class Exploration(ABC):
@@ -38,13 +38,13 @@ class Exploration(ABC):
         """Return actions ``(n, *action_shape)`` for encoded observations ``(n, inputs)``."""
         return self.act_and_record(policy, obs, rng, record=False).actions
 
-    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
+    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> ActResult:
         """Return actions and, if `record`, the recorded outputs of the same network call."""
         output = self.output(policy, obs, rng)
         recorded = {}
         if record:
             recorded = policy.record(output)
-        return Acted(self.choose(policy, output, rng), recorded)
+        return ActResult(self.choose(policy, output, rng), recorded)
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many support every policy
         """Raise a ValueError if the policy is not supported."""
@@ -87,11 +87,11 @@ class Random(Exploration):
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.random(len(output), rng)
 
-    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
+    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> ActResult:
         recorded = {}
         if record:
             recorded = policy.record_random(len(obs))
-        return Acted(policy.random(len(obs), rng), recorded)
+        return ActResult(policy.random(len(obs), rng), recorded)
 
 
 class Noisy(Greedy):
@@ -257,10 +257,10 @@ def make_exploration(kind: Exploration | str | Mapping[str, Any]) -> Exploration
         return kind
     if not isinstance(kind, str) and not (isinstance(kind, Mapping) and "type" in kind):
         raise ValueError(f"exploration is {kind!r}; expected an Exploration, or its type and arguments by name")
-    return object_of(kind, KINDS, Exploration, "exploration")
+    return make_object(kind, KINDS, Exploration, "exploration")
 
 
-def name_of(exploration: Exploration) -> str:
+def get_exploration_name(exploration: Exploration) -> str:
     """Return the name by which `exploration_class` finds the class of an exploration.
 
     Raises:
@@ -277,5 +277,5 @@ def name_of(exploration: Exploration) -> str:
 def exploration_class(name: str) -> type[Exploration]:
     """Return the class of an exploration by its name, one of `KINDS` or ``module:Class``."""
     if ":" in name:
-        return own_class(name, Exploration, "exploration")
+        return import_user_class(name, Exploration, "exploration")
     return KINDS[name]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from interreplay.environments.own_modules import object_of
+from interreplay.environments.own_modules import make_object
 from interreplay.errors import check_number
 from interreplay.learning.setting_fields import defaults
 
@@ -23,7 +23,7 @@ class CriticLoss(ABC):
     def values(self, errors: Tensor) -> Tensor:
         """Return the loss of each error, ``(m, n)``, differentiable."""
 
-    def of_rows(self, which: slice | Tensor) -> CriticLoss:
+    def select_rows(self, which: slice | Tensor) -> CriticLoss:
         """Return the loss of a batch of some of the rows, given by a slice or a mask ``(n,)``."""
         return self
 
@@ -82,7 +82,7 @@ class PAL(CriticLoss):
 
 
 @dataclass(frozen=True)
-class ByRows(CriticLoss):
+class RowwiseLoss(CriticLoss):
     """A different loss for each block of consecutive rows, as if each block were a batch.
 
     Attributes:
@@ -102,7 +102,7 @@ class ByRows(CriticLoss):
     def _counts(self) -> list[int]:
         return [count for count, _ in self.parts]
 
-    def of_rows(self, which: slice | Tensor) -> CriticLoss:
+    def select_rows(self, which: slice | Tensor) -> CriticLoss:
         counts = self._counts()
         if isinstance(which, Tensor):
             which = which.cpu()
@@ -111,9 +111,9 @@ class ByRows(CriticLoss):
         parts = []
         for block, (_, loss) in zip(chosen.split(counts), self.parts, strict=True):
             if loss is not None:
-                loss = loss.of_rows(block)
+                loss = loss.select_rows(block)
             parts.append((int(block.sum()), loss))
-        return ByRows(tuple(parts))
+        return RowwiseLoss(tuple(parts))
 
     def or_else(self, own: CriticLoss) -> CriticLoss:
         parts: list[tuple[int, CriticLoss | None]] = []
@@ -122,7 +122,7 @@ class ByRows(CriticLoss):
                 parts.append((count, loss.or_else(own)))
             else:
                 parts.append((count, own))
-        return ByRows(tuple(parts))
+        return RowwiseLoss(tuple(parts))
 
 
 LOSSES: dict[str, type[CriticLoss]] = {"Squared": Squared, "Huber": Huber, "PAL": PAL}
@@ -137,10 +137,10 @@ def make_loss(choice: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
     """
     if isinstance(choice, CriticLoss):
         return choice
-    return object_of(choice, LOSSES, CriticLoss, "critic_loss")
+    return make_object(choice, LOSSES, CriticLoss, "critic_loss")
 
 
-def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any = None) -> CriticLoss:
+def build_loss(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any = None) -> CriticLoss:
     """Return the loss of three settings, which can be None; raises as `check_loss` and `make_loss`."""
     check_loss(huber_delta, pal_alpha, critic_loss)
     if critic_loss is not None:
@@ -152,7 +152,7 @@ def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any
     return Squared()
 
 
-def chosen_losses(values: Mapping[str, Any], settings: type) -> dict[str, Any]:
+def find_chosen_losses(values: Mapping[str, Any], settings: type) -> dict[str, Any]:
     """Return the settings of the critics' loss that differ from the defaults in the dataclass `settings`."""
     own = defaults(settings)
     chosen: dict[str, Any] = {}

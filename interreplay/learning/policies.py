@@ -17,7 +17,7 @@ POLICY_OUTPUT = "behavior"
 """Name of the column with the outputs of the policy."""
 
 
-class Acted(NamedTuple):
+class ActResult(NamedTuple):
     """Actions and the recorded outputs of the policy.
 
     Attributes:

@@ -86,7 +86,7 @@ class Number(Accepts):
         return float(text)
 
 
-class Whole(Accepts):
+class WholeNumber(Accepts):
     """A whole number, in text also like ``1e6`` or ``1_000_000``.
 
     Args:
@@ -113,7 +113,7 @@ class Whole(Accepts):
         return value
 
 
-SEED = Whole(0, 2**31 - 1)
+SEED = WholeNumber(0, 2**31 - 1)
 """A seed. RLlib adds a million and the runner's index for evaluations; NumPy accepts sums below 2^32."""
 
 
@@ -165,7 +165,7 @@ class OrWord(Accepts):
         return self.other.parse(text)
 
 
-class YesNo(Accepts):
+class Boolean(Accepts):
     """True or False."""
 
     described = "True or False"
@@ -196,7 +196,7 @@ class Rate(Accepts):
             if not isinstance(pair, list | tuple) or len(pair) != 2 or not self.one.admits(pair[1]):
                 return False
             steps.append(pair[0])
-        ascending = all(map(Whole(0).admits, steps)) and steps == sorted(set(steps))
+        ascending = all(map(WholeNumber(0).admits, steps)) and steps == sorted(set(steps))
         return ascending and steps[:1] == [0]
 
     def parse(self, text: str) -> Any:
@@ -204,7 +204,7 @@ class Rate(Accepts):
             pairs = []
             for pair in text.split(","):
                 step, rate = pair.split(":")
-                pairs.append([Whole(0).parse(step), float(rate)])
+                pairs.append([WholeNumber(0).parse(step), float(rate)])
             return pairs
         if "[" in text:
             return json.loads(text)
@@ -225,7 +225,7 @@ class Numbers(Accepts):
     """Base of several numbers, such as ``256,256``, optionally in brackets."""
 
     metavar = "N"
-    one: Accepts = Whole(1)
+    one: Accepts = WholeNumber(1)
 
     def admits(self, value: Any) -> bool:
         return isinstance(value, list | tuple) and len(value) > 0 and all(map(self.one.admits, value))
@@ -257,7 +257,7 @@ class WholeOrRange(Numbers):
         return numbers
 
 
-class Increasing(Numbers):
+class IncreasingIntegers(Numbers):
     """Positive integers in increasing order, such as ``15001,50001``."""
 
     described = "whole numbers of at least 1 in increasing order such as 15001,50001"
@@ -306,7 +306,7 @@ def json_or_python(text: str) -> Any:
         raise ValueError(f"{text!r} is neither JSON nor a Python literal") from None
 
 
-class Named(Accepts):
+class NamedClass(Accepts):
     """A class by name, or ``module:Class`` of a user, with arguments by name.
 
     In text ``my_module:MyNoise``, ``my_module:MyNoise sigma=0.2``, or a mapping ``{"type": "my_module:MyNoise"}``.
@@ -373,7 +373,7 @@ def without_settings(**fixed: Any) -> Callable[[type[Settings]], type[Settings]]
     return decorate
 
 
-def accepted_by(found: Field[Any]) -> Accepts:
+def get_accepted_values(found: Field[Any]) -> Accepts:
     """Return the accepted values of a field made by `setting`."""
     return found.metadata["accepts"]
 

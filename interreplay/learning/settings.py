@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from interreplay.learning.setting_fields import (
-    Increasing,
-    Named,
+    Boolean,
+    IncreasingIntegers,
+    NamedClass,
     Network,
     Number,
     OneOf,
     OrWord,
     Rate,
-    Whole,
+    WholeNumber,
     WholeOrRange,
     Widths,
-    YesNo,
     changed_default,
     check_without_effect,
     setting,
@@ -38,19 +38,19 @@ class LoopSettings:
     )
     cuda_graph: bool = setting(
         True,
-        YesNo(),
+        Boolean(),
         "on a GPU, run each update as a CUDA graph, with the same results; false launches its kernels one by one; "
         "ignored on other devices",
     )
     steps_per_iteration: int = setting(
-        1_000, Whole(1), "environment steps per iteration; other intervals count iterations"
+        1_000, WholeNumber(1), "environment steps per iteration; other intervals count iterations"
     )
     normalize_observations: bool = setting(
-        False, YesNo(), "normalize observations by their running mean and standard deviation"
+        False, Boolean(), "normalize observations by their running mean and standard deviation"
     )
     anneal_steps: int | None = setting(
         None,
-        OrWord(Whole(1), "none", None),
+        OrWord(WholeNumber(1), "none", None),
         "environment steps over which schedules run; none keeps their initial values",
     )
 
@@ -59,10 +59,12 @@ class LoopSettings:
 class ReplaySettings(LoopSettings):
     """Settings of the training loop of algorithms that replay transitions."""
 
-    learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
+    learning_starts: int = setting(
+        1_000, WholeNumber(0), "environment steps with random actions before the first update"
+    )
     updates_per_step: float = setting(1.0, Number(0), "updates per environment step; may be below 1")
     batches_per_draw: int = setting(
-        32, Whole(1), "maximum number of batches per draw from the buffer; priorities change only between draws"
+        32, WholeNumber(1), "maximum number of batches per draw from the buffer; priorities change only between draws"
     )
     n_step: int | tuple[int, int] = setting(
         1,
@@ -70,16 +72,16 @@ class ReplaySettings(LoopSettings):
         "number of steps of the returns; for two numbers such as 2,5, one from 2 to 5 is drawn for each batch",
     )
     scale_rewards: bool = setting(
-        False, YesNo(), "divide drawn rewards by the running standard deviation of the discounted return"
+        False, Boolean(), "divide drawn rewards by the running standard deviation of the discounted return"
     )
     collect: bool = setting(
-        True, YesNo(), "make environment steps; False learns from recorded data only, and iterations count updates"
+        True, Boolean(), "make environment steps; False learns from recorded data only, and iterations count updates"
     )
     on_manifold_rows: int = setting(
-        0, Whole(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo, n_step 1)"
+        0, WholeNumber(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo, n_step 1)"
     )
     episode_table: bool = setting(
-        False, YesNo(), "record a row per training episode: return, length, TD errors, correlated pairs, Q-values"
+        False, Boolean(), "record a row per training episode: return, length, TD errors, correlated pairs, Q-values"
     )
 
 
@@ -87,7 +89,7 @@ class ReplaySettings(LoopSettings):
 class ActorCriticSettings:
     """Common settings of algorithms with an actor and critics."""
 
-    train_batch_size: int = setting(256, Whole(1), "transitions per update")
+    train_batch_size: int = setting(256, WholeNumber(1), "transitions per update")
     tau: float = setting(
         0.005, Number(0, 1, open_low=True), "share of the new weights in each update of the target networks"
     )
@@ -100,7 +102,7 @@ class ActorCriticSettings:
     activation: str = setting("relu", OneOf("relu", "tanh"), "activation function of the hidden layers")
     encoder: Any = setting(
         "auto",
-        Named("auto", "nature", "shallow", "minatar", "flat"),
+        NamedClass("auto", "nature", "shallow", "minatar", "flat"),
         "convolutions of image observations, or module:Class of your own for any observations; auto: minatar below 36 "
         "pixels and nature above, flat without images; for SAC, TQC, CrossQ, TD3 and DDPG, convolutions to 50 "
         "features, flat below 16 pixels and for booleans",
@@ -119,16 +121,16 @@ class ActorCriticSettings:
     )
     critic_loss: Any = setting(
         None,
-        OrWord(Named("Squared", "Huber", "PAL"), "none", None),
+        OrWord(NamedClass("Squared", "Huber", "PAL"), "none", None),
         "loss of the critics' TD errors, also module:Class of your own; none uses huber_delta and pal_alpha",
     )
-    n_critics: int = setting(2, Whole(1), "number of critics")
+    n_critics: int = setting(2, WholeNumber(1), "number of critics")
     target_subset: int | None = setting(
         None,
-        OrWord(Whole(1), "all", None),
+        OrWord(WholeNumber(1), "all", None),
         "number of randomly drawn critics in the minimum of the target; all uses all critics",
     )
-    critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
+    critic_layer_norm: bool = setting(False, Boolean(), "normalize the hidden layers of the critics")
     critic_dropout: float = setting(0.0, Number(0, 0.99), "dropout rate of the critics' hidden units")
     critic_target: str = setting(
         "min",
@@ -137,19 +139,19 @@ class ActorCriticSettings:
     )
     critic_blocks: int = setting(
         0,
-        Whole(0),
+        WholeNumber(0),
         "number of the critics' residual blocks with layer normalization (SimBa); 0 uses the layers of hiddens",
     )
     critic_width: int = setting(
-        128, Whole(2), "width of the critics' residual blocks; their inner layers are 4 times as wide"
+        128, WholeNumber(2), "width of the critics' residual blocks; their inner layers are 4 times as wide"
     )
     actor_blocks: int = setting(
         0,
-        Whole(0),
+        WholeNumber(0),
         "number of the policy's residual blocks with layer normalization (SimBa); 0 uses the layers of hiddens",
     )
     actor_width: int = setting(
-        128, Whole(2), "width of the policy's residual blocks; their inner layers are 4 times as wide"
+        128, WholeNumber(2), "width of the policy's residual blocks; their inner layers are 4 times as wide"
     )
     actor_target: str = setting(
         "min",
@@ -173,17 +175,17 @@ class ActorCriticSettings:
     )
     reset_interval: int | None = setting(
         None,
-        OrWord(Whole(1), "none", None),
+        OrWord(WholeNumber(1), "none", None),
         "updates between resets of networks and optimizers; the buffer is kept; none disables resets",
     )
     torch_compile: bool = setting(
         False,
-        YesNo(),
+        Boolean(),
         "compile the updates, which is faster for small networks; needs a C++ compiler and half a minute",
     )
     reset_at: tuple[int, ...] | None = setting(
         None,
-        OrWord(Increasing(), "none", None),
+        OrWord(IncreasingIntegers(), "none", None),
         "environment steps at which networks and optimizers are reset after the updates; none disables it",
     )
 
@@ -227,7 +229,7 @@ class ActorCriticSettings:
             )
 
 
-EXPLORATIONS = Named("Sampled", "Gaussian", "OrnsteinUhlenbeck", "EpsilonGreedy", "Noisy", "Random", "Greedy")
+EXPLORATIONS = NamedClass("Sampled", "Gaussian", "OrnsteinUhlenbeck", "EpsilonGreedy", "Noisy", "Random", "Greedy")
 
 
 @dataclass(frozen=True)
@@ -247,8 +249,8 @@ class SACSettings(ActorCriticSettings):
         OrWord(OrWord(Number(), "auto"), "half"),
         "target entropy; auto: -d for d-dimensional actions, .98 log n for n discrete actions; half: half of auto",
     )
-    policy_delay: int = setting(1, Whole(1), "number of critic updates per policy update")
-    backup_entropy: bool = setting(True, YesNo(), "include the entropy of the next action in the targets")
+    policy_delay: int = setting(1, WholeNumber(1), "number of critic updates per policy update")
+    backup_entropy: bool = setting(True, Boolean(), "include the entropy of the next action in the targets")
 
 
 @dataclass(frozen=True)
@@ -267,9 +269,9 @@ class TQCSettings(SACSettings):
     """
 
     kappa: float = setting(1.0, POSITIVE, "TD error beyond which the quantile loss is linear")
-    n_quantiles: int = setting(25, Whole(1), "number of quantiles per critic")
+    n_quantiles: int = setting(25, WholeNumber(1), "number of quantiles per critic")
     drop_per_critic: int = setting(
-        2, Whole(0), "number of critics times this many of the largest quantiles are excluded from targets"
+        2, WholeNumber(0), "number of critics times this many of the largest quantiles are excluded from targets"
     )
 
     def __post_init__(self) -> None:
@@ -301,7 +303,7 @@ class CrossQSettings(SACSettings):
     )
     renorm_warm_up: int = setting(
         100_000,
-        Whole(0),
+        WholeNumber(0),
         "training passes of each network with batch normalization before batch renormalization starts",
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from interreplay.learning.losses import CriticLoss
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.normalization import Normalized
+from interreplay.learning.networks.normalization import NormalizedEncoder
 from interreplay.transitions import Transitions
 
 MEAN_ERROR = "mean_error"
@@ -61,17 +61,17 @@ def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tens
     """Return encoded ``obs`` or ``next_obs`` ``(n·m, d)`` of n rows, differentiable, and the views m per row."""
     if "views_obs" not in rows.extras:
         return encoder(getattr(rows, name)), 1
-    inner = encoder.encoder if isinstance(encoder, Normalized) else encoder
+    inner = encoder.encoder if isinstance(encoder, NormalizedEncoder) else encoder
     if not isinstance(inner, Flat):
         raise ValueError(f"views are flat observations, and the encoder is {type(inner).__name__}; expected views=1")
     many = rows.extras[f"views_{name}"]
     wide = flat_rows(many.flatten(0, 1)).float()
-    if isinstance(encoder, Normalized):
+    if isinstance(encoder, NormalizedEncoder):
         wide = encoder.normalize(wide)
     return wide, many.shape[1]
 
 
-def views_of(rows: Transitions) -> int:
+def count_views(rows: Transitions) -> int:
     """Return the number m of views per row."""
     return rows.extras["views_obs"].shape[1] if "views_obs" in rows.extras else 1
 
@@ -95,10 +95,10 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     """Return the mean over the rows of values ``(..., n)`` times weights ``(n,)``; None for equal weights."""
     if weights is None:
         return values.mean(dim=-1)
-    return (values * checked_weights(weights, values)).mean(dim=-1)
+    return (values * check_weights(weights, values)).mean(dim=-1)
 
 
-def checked_weights(weights: Tensor, values: Tensor) -> Tensor:
+def check_weights(weights: Tensor, values: Tensor) -> Tensor:
     """Return weights ``(n,)`` for values ``(..., n)``; raise a ValueError for weights that would broadcast."""
     if weights.shape != values.shape[-1:]:
         raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(values.shape[-1:])}")
@@ -107,9 +107,9 @@ def checked_weights(weights: Tensor, values: Tensor) -> Tensor:
 
 def critic_weights(batch: Batch, values: Tensor) -> Tensor:
     """Return the weights ``(n,)`` of the rows in the critics' loss, of the type of `values` ``(..., n)``."""
-    weights = checked_weights(batch.weights, values)
+    weights = check_weights(batch.weights, values)
     if batch.row_weights is not None:
-        weights = weights * checked_weights(batch.row_weights, values)
+        weights = weights * check_weights(batch.row_weights, values)
     return weights.to(values.dtype)
 
 
@@ -188,16 +188,16 @@ class Batch:
     @staticmethod
     def stack(batches: Sequence[Batch]) -> Batch:
         """Return the batches ``(n, ...)`` of R runs, all with the same columns, as one of ``(R, n, ...)``."""
-        columns = zip(*map(columns_of, batches), strict=True)
-        return with_columns(batches[0], list(map(torch.stack, columns)))
+        columns = zip(*map(list_columns, batches), strict=True)
+        return replace_columns(batches[0], list(map(torch.stack, columns)))
 
 
-def rows_of(sample: Any) -> Batch:
+def make_batch(sample: Any) -> Batch:
     """Return the columns that an update reads of a sample without a loss of its own."""
     return Batch(sample.transitions, sample.weights, sample.row_weights, sample.actor_weights, targets=sample.targets)
 
 
-def columns_of(batch: Any) -> list[Tensor]:
+def list_columns(batch: Any) -> list[Tensor]:
     """Return the columns of a batch in the order in which `batch.map` visits them."""
     found: list[Tensor] = []
 
@@ -209,8 +209,8 @@ def columns_of(batch: Any) -> list[Tensor]:
     return found
 
 
-def with_columns(batch: Any, columns: Sequence[Tensor]) -> Any:
-    """Return a batch of the same form with other columns, in the order of `columns_of`."""
+def replace_columns(batch: Any, columns: Sequence[Tensor]) -> Any:
+    """Return a batch of the same form with other columns, in the order of `list_columns`."""
     remaining = iter(columns)
     return batch.map(lambda column: next(remaining))
 

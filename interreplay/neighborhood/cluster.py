@@ -133,7 +133,7 @@ class ClusterMember(Cluster):
     """A random other member of the anchor's cluster (LCER-RM); the only member of a cluster has no neighbor."""
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        found = self._clustering(storage).members.others(slots.numpy(), rng)
+        found = self._clustering(storage).members.draw_others(slots.numpy(), rng)
         return torch.from_numpy(found).unsqueeze(1)
 
 
@@ -206,7 +206,7 @@ class ClusterCenter(Cluster):
             mean, std = clustering.moments.mean_and_std(clusters)
             known = clustering.members.size.take(clusters) > 1
         else:
-            mean, std, known = self._moments_of_members(storage, anchors, clusters, discrete)
+            mean, std, known = self._compute_member_moments(storage, anchors, clusters, discrete)
         noise = standard_normal(mean.shape, rng).numpy()
         std *= self.noise
         std *= noise
@@ -220,7 +220,7 @@ class ClusterCenter(Cluster):
         found = torch.from_numpy(np.where(known, SYNTHETIC, NO_NEIGHBOR))
         return Neighbors(found.unsqueeze(1), rows.map(lambda column: column.unsqueeze(1)))
 
-    def _moments_of_members(
+    def _compute_member_moments(
         self, storage: Storage, anchors: np.ndarray, clusters: np.ndarray, discrete: list[int]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return mean and deviation ``(n, D)`` of the members that count for each anchor, and whether there are enough.
@@ -254,7 +254,7 @@ class ClusterCenter(Cluster):
         for cluster in clusters:
             known[cluster] = {}
         members = self._clustering(storage).members
-        slots = members.of(np.fromiter(clusters, np.int64))
+        slots = members.get_members(np.fromiter(clusters, np.int64))
         final = self.view.mature(storage, torch.from_numpy(slots)).numpy()
         changing = np.unique(members.cluster[slots[~final]])
         slots = np.sort(slots[final])

@@ -56,8 +56,8 @@ class DiscreteColumns:
         rows = storage.records.take(slots, self.names)  # PyTorch cannot select elements of uint16 or uint32
         return torch.cat([rows[name].reshape(len(slots), -1).long() for name in self.names], dim=1)
 
-    def same(self, storage: Storage, slots: Tensor, others: Tensor) -> Tensor:
-        """Return which rows in `others` ``(n, m)`` have the values of the rows in `slots` ``(n,)``."""
+    def find_same(self, storage: Storage, slots: Tensor, others: Tensor) -> Tensor:
+        """Return which rows in `count_others` ``(n, m)`` have the values of the rows in `slots` ``(n,)``."""
         own = self.read(storage, slots).unsqueeze(1)
         return (self.read(storage, others.reshape(-1)).view(*others.shape, -1) == own).all(dim=2)
 
@@ -77,7 +77,7 @@ class DiscreteColumns:
             if not self._counts[key]:
                 del self._counts[key]
 
-    def others(self, storage: Storage, slots: Tensor) -> np.ndarray:
+    def count_others(self, storage: Storage, slots: Tensor) -> np.ndarray:
         """Return the number of other rows with the values of each row in `slots` ``(n,)``."""
         return np.array([self._counts[key] - 1 for key in self.keys(storage, slots).tolist()], np.int64)
 

@@ -18,7 +18,7 @@ from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.discrete_columns import CODE, CodedStorage, DiscreteColumns
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.neighborhood.knn_index.neighbor_graph import NeighborGraph
-from interreplay.neighborhood.knn_index.neighbor_lists import width_of
+from interreplay.neighborhood.knn_index.neighbor_lists import choose_width
 from interreplay.storage.columns import Columns, discrete_columns
 from interreplay.storage.ring import Storage
 
@@ -43,7 +43,7 @@ class KNN(Neighborhood):
             check_number("draw", draw, 1, k, whole=True)
         self.k = int(k)
         self.draw = draw
-        self.width = width_of(self.k)
+        self.width = choose_width(self.k)
         self.graph: NeighborGraph | None = None
         self._needs_rebuild = False
         self._discrete: DiscreteColumns | None = None
@@ -62,23 +62,23 @@ class KNN(Neighborhood):
         if self.graph is None:
             self._build(storage)
         else:
-            self.graph.add(self._coded(storage), slots.numpy())
+            self.graph.add(self._as_coded(storage), slots.numpy())
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.graph is None:
             return
-        self.graph.remove(self._coded(storage), slots.numpy())
+        self.graph.remove(self._as_coded(storage), slots.numpy())
         if self._discrete is not None and self._discrete.names:
             self._discrete.remove(storage, slots)
 
-    def _discrete_of(self, storage: Storage) -> DiscreteColumns:
+    def _find_discrete(self, storage: Storage) -> DiscreteColumns:
         if self._discrete is None:
             self._discrete = DiscreteColumns(storage)
         return self._discrete
 
-    def _coded(self, storage: Storage) -> Any:
+    def _as_coded(self, storage: Storage) -> Any:
         """Return the storage as the graph reads it."""
-        discrete = self._discrete_of(storage)
+        discrete = self._find_discrete(storage)
         if discrete.names:
             return CodedStorage(storage, discrete)
         return storage
@@ -86,7 +86,7 @@ class KNN(Neighborhood):
     def _build(self, storage: Storage) -> None:
         """Build a graph of all stored rows, the oldest first."""
         stored = np.arange(storage.written - len(storage), storage.written) % storage.capacity
-        coded = self._coded(storage)
+        coded = self._as_coded(storage)
         dims = coded.features(torch.from_numpy(stored[:1])).shape[1]
         fixed = 0 if coded is storage else CODE
         self.graph = NeighborGraph(capacity=storage.capacity, dims=dims, k=self.k, width=self.width, fixed=fixed)
@@ -105,7 +105,7 @@ class KNN(Neighborhood):
         """Return slots ``(n, draw)`` int64 of neighbors drawn for `slots` ``(n,)``; −1 for missing ones."""
         if self.draw is None:
             return self.neighbors(storage, slots)
-        if self._discrete_of(storage).names:
+        if self._find_discrete(storage).names:
             near = self.neighbors(storage, slots)
             available = (near >= 0).sum(1).numpy()
             chosen = torch.from_numpy(self._draw_columns(available, rng))
@@ -114,7 +114,7 @@ class KNN(Neighborhood):
         graph.settle(storage, slots.numpy())
         if self.draw == 1 and graph.is_complete(slots.numpy()):
             column = (rng.random(len(slots)) * self.k).astype(np.int64)
-            return torch.from_numpy(graph.table.slots_of(graph.table.pick(slots.numpy(), column)).reshape(-1, 1))
+            return torch.from_numpy(graph.table.unpack_slots(graph.table.pick(slots.numpy(), column)).reshape(-1, 1))
         ages, order = graph.candidates(slots.numpy())
         if self.draw > 1 or len(storage) == 1:
             columns = self._draw_columns(np.minimum(order[:, -1], self.k), rng)
@@ -123,26 +123,26 @@ class KNN(Neighborhood):
         ticket = np.floor(rng.random(len(ages), np.float32) * np.minimum(order[:, -1], np.float32(self.k)))
         places = (order > ticket[:, None]).argmax(1)
         places += np.arange(0, ages.size, ages.shape[1])
-        return torch.from_numpy(graph.table.slots_of_age(ages.reshape(-1).take(places))[:, None])
+        return torch.from_numpy(graph.table.find_slots(ages.reshape(-1).take(places))[:, None])
 
     def neighbors(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 if missing."""
-        discrete = self._discrete_of(storage)
+        discrete = self._find_discrete(storage)
         graph = self._graph(storage)
-        graph.settle(self._coded(storage), slots.numpy())
+        graph.settle(self._as_coded(storage), slots.numpy())
         ages, order = graph.candidates(slots.numpy())
         if not discrete.names:
             columns = np.broadcast_to(np.arange(self.k), (len(ages), self.k))
             return torch.from_numpy(_pick(graph, ages, order, np.where(columns < order[:, -1:], columns, -1)))
         live = np.diff(order, axis=1, prepend=0.0) > 0
-        found = np.where(live, graph.table.slots_of_age(ages), slots.numpy()[:, None])
-        same = live & discrete.same(storage, slots, torch.from_numpy(found)).numpy()
+        found = np.where(live, graph.table.find_slots(ages), slots.numpy()[:, None])
+        same = live & discrete.find_same(storage, slots, torch.from_numpy(found)).numpy()
         rank = same.cumsum(axis=1)
         near = np.full((len(slots), self.k), -1, np.int64)
         row, column = np.nonzero(same & (rank <= self.k))
         near[row, rank[row, column] - 1] = found[row, column]
         result = torch.from_numpy(near)
-        short = np.flatnonzero(rank[:, -1] < np.minimum(self.k, discrete.others(storage, slots)))
+        short = np.flatnonzero(rank[:, -1] < np.minimum(self.k, discrete.count_others(storage, slots)))
         if len(short):  # too few of the candidates have the anchor's discrete values
             rows = torch.from_numpy(short)
             result[rows] = nearest(storage, slots[rows], self.k, discrete)
@@ -193,6 +193,6 @@ def _pick(graph: NeighborGraph, ages: np.ndarray, order: np.ndarray, columns: np
     """Return slots ``(n, m)`` of the live candidates with ranks `columns` ``(n, m)``; −1 for rank −1."""
     places = [(order > column[:, None]).argmax(1) for column in columns.T.astype(np.float32)]
     picked = ages[np.arange(len(ages))[:, None], np.stack(places, 1)]
-    slots = graph.table.slots_of_age(picked)
+    slots = graph.table.find_slots(picked)
     slots[columns < 0] = -1
     return slots

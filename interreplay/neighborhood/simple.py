@@ -40,7 +40,7 @@ class RandomNeighbor(Neighborhood):
         remaining = torch.arange(len(slots))
         for _ in range(ROUNDS):
             drawn = self._draw(storage, slots[remaining], rng)
-            same = discrete.same(storage, slots[remaining], drawn).squeeze(1)
+            same = discrete.find_same(storage, slots[remaining], drawn).squeeze(1)
             found[remaining[same]] = drawn[same]
             remaining = remaining[~same]
             if not len(remaining):

@@ -32,11 +32,11 @@ from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
 from interreplay.acting import stored_policy
-from interreplay.environments.own_modules import own_class
-from interreplay.environments.registration import own_name
-from interreplay.environments.spaces import record_of, space_of
-from interreplay.errors import CheckpointError, UsageError, in_words
-from interreplay.learning.exploration import Exploration, exploration_class, name_of
+from interreplay.environments.own_modules import import_user_class
+from interreplay.environments.registration import inner_env_name
+from interreplay.environments.spaces import space_from_record, space_to_record
+from interreplay.errors import CheckpointError, UsageError, describe_error
+from interreplay.learning.exploration import Exploration, exploration_class, get_exploration_name
 from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import CHECKPOINT, read_description
@@ -79,7 +79,7 @@ class CheckpointedAlgorithm(Algorithm):
     single_spaces: Any
     capacity: Any
 
-    def described_policy(self) -> tuple[dict[str, Any], Any]:
+    def describe_policy(self) -> tuple[dict[str, Any], Any]:
         """Return a description of the policy, see `stored_policy.describe`, and its networks."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class CheckpointedAlgorithm(Algorithm):
             kind = getattr(kind, "__name__", type(kind).__name__)
         found = {
             "algorithm": type(self).__name__,
-            "environment": own_name(self.config.env, self.config.env_config),
+            "environment": inner_env_name(self.config.env, self.config.env_config),
             "observation space": str(observation_space),
             "action space": str(action_space),
             "replay buffer": kind,
@@ -136,7 +136,7 @@ class CheckpointedAlgorithm(Algorithm):
         if path is None:
             path = tempfile.mkdtemp(prefix="interreplay_")
         target = local_folder(path, filesystem)
-        description, nets = self.described_policy()
+        description, nets = self.describe_policy()
         weights: dict[str, Any] = {}
         if "own_code" not in description:  # otherwise, a user's code defines the networks
             weights = {part: dict(getattr(nets, part).state_dict()) for part in stored_policy.PARTS}
@@ -190,7 +190,9 @@ class CheckpointedAlgorithm(Algorithm):
         except (OSError, EOFError, KeyError, ValueError) as error:
             raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error
         except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
-            raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
+            raise CheckpointError(
+                f"the networks of {folder} differ from this run's: {describe_error(error)}"
+            ) from error
         if component:
             if component.startswith(NETWORKS):  # their normalization continues from its statistics
                 self.learner.load_statistics(state_files.load(folder, ALGORITHM, *LEARNER))
@@ -233,7 +235,7 @@ class CheckpointedAlgorithm(Algorithm):
                     f"the checkpoint {folder} does not store {missing}, which is not plain data; pass the "
                     "configuration again: from_checkpoint(path, config=...)"
                 )
-            config = config_of(folder, trusted)
+            config = load_config(folder, trusted)
         if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
             raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")
         algorithm: Any = config.build_algo()
@@ -276,7 +278,7 @@ def stored_config(config: Any) -> dict[str, Any]:
     return {"class": f"{cls.__module__}:{cls.__qualname__}", "settings": settings, "not_stored": not_stored}
 
 
-def config_of(folder: Path, trusted: bool = False) -> Any:
+def load_config(folder: Path, trusted: bool = False) -> Any:
     """Return the configuration in a checkpoint; settings that are not plain data have their defaults.
 
     Only `trusted` settings may name code.
@@ -292,7 +294,7 @@ def config_of(folder: Path, trusted: bool = False) -> Any:
             f"the checkpoint {folder} does not store its RLModule, which is a class of your own; pass the "
             "configuration again: from_checkpoint(path, config=...)"
         )
-    config = _class_of(str(description["class"]))()
+    config = _find_class(str(description["class"]))()
     for name, plain in state_files.load(folder, "settings").items():
         if name not in vars(config):
             raise CheckpointError(f"the checkpoint sets {name}, which {type(config).__name__} does not have")
@@ -303,7 +305,7 @@ def config_of(folder: Path, trusted: bool = False) -> Any:
     return config
 
 
-def _class_of(name: str) -> type[Any]:
+def _find_class(name: str) -> type[Any]:
     """Return a class of this package, or import a user's class, as environments and replay buffers are imported."""
     module = name.rpartition(":")[0]
     if module.partition(".")[0] == "interreplay":
@@ -312,7 +314,7 @@ def _class_of(name: str) -> type[Any]:
         except (ImportError, AttributeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint is of {name}, which cannot be imported: {error}") from error
     else:
-        found = own_class(name, AlgorithmConfig, "the checkpoint's class")
+        found = import_user_class(name, AlgorithmConfig, "the checkpoint's class")
     if isinstance(found, type) and issubclass(found, AlgorithmConfig) and hasattr(found, "own_settings"):
         return found
     raise CheckpointError(f"the checkpoint is of {name}; expected a configuration of an algorithm of interreplay")
@@ -331,20 +333,20 @@ def _is_harmless(config: Any, name: str, value: Any) -> bool:
     """Return whether a setting is safe: RLlib cannot import its texts, since none of them has a dot or a slash."""
     if name in TEXTS or name in config.own_settings() or isinstance(value, gym.Space | Exploration):
         return True
-    return all(map(_WORD.fullmatch, _texts_in(value)))
+    return all(map(_WORD.fullmatch, _iterate_texts(value)))
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def _iterate_texts(value: Any) -> Iterator[str]:
     """Yield every text in nested containers, the keys of dicts included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield str(key)
-            yield from _texts_in(item)
+            yield from _iterate_texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts_in(item)
+            yield from _iterate_texts(item)
 
 
 def _as_plain(config: Any, name: str, value: Any) -> Any:
@@ -354,9 +356,9 @@ def _as_plain(config: Any, name: str, value: Any) -> Any:
         TypeError: It is not plain data, or could name code.
     """
     if isinstance(value, gym.Space):
-        return {"space": record_of(value)}
+        return {"space": space_to_record(value)}
     if name == "exploration" and isinstance(value, Exploration):
-        value = {"type": name_of(value), "attributes": dict(vars(value))}
+        value = {"type": get_exploration_name(value), "attributes": dict(vars(value))}
     if name == "evaluation_config":
         # Callbacks that record videos or observe an evaluation are not part of the run.
         value = {key: item for key, item in (value or {}).items() if not key.startswith("callbacks")}
@@ -368,7 +370,7 @@ def _as_plain(config: Any, name: str, value: Any) -> Any:
 
 def _from_plain(name: str, stored: Mapping[str, Any]) -> Any:
     if "space" in stored:
-        return space_of(stored["space"])
+        return space_from_record(stored["space"])
     value = stored["setting"]
     if name == "exploration" and isinstance(value, dict) and value.keys() == {"type", "attributes"}:
         exploration = object.__new__(exploration_class(value["type"]))

@@ -45,9 +45,9 @@ _CHECKER = r"gymnasium\.utils\.passive_env_checker"
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def quiet() -> None:
+def hide_messages() -> None:
     """Hide the messages of Ray, and all warnings except ours and those about the environment's behavior."""
-    os.environ.update(quieting())
+    os.environ.update(make_quiet_variables())
     warnings.simplefilter("ignore")
     _show_warnings()
     # Ray prints colored messages about workers that died, even with ``log_to_driver=False``.
@@ -56,7 +56,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def quieting() -> dict[str, str]:
+def make_quiet_variables() -> dict[str, str]:
     """Return the environment variables that quiet Ray; values that are already set are kept."""
     return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
 
@@ -88,7 +88,7 @@ def prepare_host(threads: int, workers: int, device: str = "cpu") -> None:
     """
     os.environ.update(thread_limits(threads))
     torch.set_num_threads(threads)
-    quiet()
+    hide_messages()
     if workers or device != "cpu":
         start_local(workers + 1)
 
@@ -100,7 +100,7 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 def start_ray(cpus: int) -> None:
     """Start Ray quietly, unless it is running already."""
-    quiet()
+    hide_messages()
     start_local(cpus)
 
 
@@ -119,7 +119,7 @@ def start_local(cpus: int) -> None:
             AuthenticationTokenLoader.instance().reset_cache()  # it may hold the token of an earlier session
         # On a busy machine a worker needs more than Ray's 60 seconds to import its modules.
         os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
-        with _loopback(), _separate_sessions(), _sigterm_preserved(), patient_start():
+        with _loopback(), _separate_sessions(), _preserve_sigterm(), patient_start():
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -127,7 +127,7 @@ def start_local(cpus: int) -> None:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                _temp_dir=private_folder(),
+                _temp_dir=make_private_folder(),
             )
     logging.getLogger("ray").setLevel(logging.ERROR)
 
@@ -210,7 +210,7 @@ def _separate_sessions() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _sigterm_preserved() -> Iterator[None]:
+def _preserve_sigterm() -> Iterator[None]:
     """Block SIGTERM and restore its handler afterwards, because Ray installs its own handlers."""
     handler = signal.getsignal(signal.SIGTERM)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
@@ -224,7 +224,7 @@ def _sigterm_preserved() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def private_folder() -> str | None:
+def make_private_folder() -> str | None:
     """Create a folder for Ray's files that only this user can read and that is removed when the program exits.
 
     Returns:

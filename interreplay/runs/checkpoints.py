@@ -71,7 +71,7 @@ def read_description(checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-class Best(NamedTuple):
+class BestReturn(NamedTuple):
     """Mean return by which the best checkpoint is chosen. Evaluations rank above training, then larger returns."""
 
     evaluated: bool
@@ -82,14 +82,14 @@ class Best(NamedTuple):
         return f"{kind} return {self.value:,.1f}"
 
 
-def return_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
+def find_return(result: Mapping[str, Any], evaluations: bool) -> BestReturn | None:
     """Return the mean return of a result, None if it has none; of training if the run has no evaluations."""
     if evaluations:
         result = result.get("evaluation", {})
     value = mean_return(result)
     if math.isnan(value):
         return None
-    return Best(evaluations, value)
+    return BestReturn(evaluations, value)
 
 
 def best_checkpoints(run: Path) -> list[Path]:
@@ -97,16 +97,16 @@ def best_checkpoints(run: Path) -> list[Path]:
     return [path for path in sorted(run.glob("best_checkpoint_*")) if _BEST.fullmatch(path.name)]
 
 
-def read_best(checkpoint: Path) -> Best | None:
+def read_best(checkpoint: Path) -> BestReturn | None:
     """Return the mean return stored in a best checkpoint, None if it cannot be read."""
     try:
         found = json.loads((checkpoint / BEST).read_text())
-        return Best(bool(found["evaluated"]), float(found["value"]))
+        return BestReturn(bool(found["evaluated"]), float(found["value"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def best_of(folder: Path) -> Path:
+def find_best(folder: Path) -> Path:
     """Return the best checkpoint of a run, or of several runs in a folder."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         raise UsageError(f"{folder} is not the folder of a run; expected the folder of a run with a best checkpoint")

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.run_folder import STEPS, RunFolder, read_settings, steps_of
+from interreplay.runs.run_folder import STEPS, RunFolder, parse_steps, read_settings
 
 UNWRITTEN = "unwritten_result"
 
 
-def unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
+def read_unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
     """Return the row of results that could not be written before a checkpoint, from its settings."""
     return read_settings(checkpoint).get(UNWRITTEN) if checkpoint else None
 
 
-def plain(value: Any, text: Callable[[Any], str] = str) -> Any:
+def as_plain(value: Any, text: Callable[[Any], str] = str) -> Any:
     """Return nested results as values of JSON: numpy's numbers as Python's, other objects as their `text`."""
     if isinstance(value, Mapping):
-        return {str(name): plain(part, text) for name, part in value.items()}
+        return {str(name): as_plain(part, text) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part, text) for part in value]
+        return [as_plain(part, text) for part in value]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, str | int | float | bool):
@@ -46,7 +46,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
     raise CheckpointError(f"no usable checkpoint: {'; '.join(reasons)}")
 
 
-def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
+def find_run_folder(checkpoint: Path, output_dir: Path | None) -> Path | None:
     """Return the run folder in which a run continues, None if it needs a new one because of its `output_dir`."""
     home = checkpoint.parent
     if output_dir is not None and output_dir.resolve() != home.parent.resolve():
@@ -69,7 +69,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]
     raise CheckpointError("no usable checkpoint: " + "; ".join(reasons))
 
 
-def changed_rates(
+def record_changed_rates(
     settings: SimpleNamespace, checkpoint: Path, steps: int, report: Callable[[str], Any]
 ) -> dict[str, Any]:
     """Return ``rate_changes``, a setting that records learning rates changed at `steps`; {} if there are none."""
@@ -102,10 +102,10 @@ def reopen(
         UsageError: The run is complete. Nothing is changed.
     """
     folder = RunFolder(home)
-    missing = {STEPS: steps} if evaluation_failed else unwritten(checkpoint)
+    missing = {STEPS: steps} if evaluation_failed else read_unwritten(checkpoint)
     if steps >= total and (missing is None or folder.has_result(missing)):
         raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
-    restored = steps_of(checkpoint)
+    restored = parse_steps(checkpoint)
     if restored < 0:  # a checkpoint under another name, such as one that was set aside
         restored = steps
     renamed = folder.set_aside_after(restored)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.runs.checkpoints import BEST, BEST_NAME, Best, best_checkpoints, copy_with_links, read_best
+from interreplay.runs.checkpoints import BEST, BEST_NAME, BestReturn, best_checkpoints, copy_with_links, read_best
 from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.disk import free_path, replacement, sync
@@ -57,16 +57,16 @@ class RunFolder:
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints in descending order of environment steps."""
         found = [path for path in self.path.glob("checkpoint_*") if _CHECKPOINT.fullmatch(path.name)]
-        return sorted(found, key=steps_of, reverse=True)
+        return sorted(found, key=parse_steps, reverse=True)
 
     def resumable(self) -> list[Path]:
         """Return all checkpoints, the best and the kept ones included, in descending order of environment steps."""
         found = [*self.checkpoints(), *best_checkpoints(self.path), *self.kept()]
-        return sorted(found, key=steps_of, reverse=True)
+        return sorted(found, key=parse_steps, reverse=True)
 
     def kept(self) -> list[Path]:
         """Return the checkpoints that are never removed."""
-        return [path for path in self.path.glob("kept_checkpoint_*") if steps_of(path) >= 0]
+        return [path for path in self.path.glob("kept_checkpoint_*") if parse_steps(path) >= 0]
 
     def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
         """Write a checkpoint under a temporary name, rename it, then remove all but the `keep` newest checkpoints.
@@ -84,7 +84,7 @@ class RunFolder:
             shutil.rmtree(old, ignore_errors=True)
         return target
 
-    def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: Best) -> Path:
+    def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: BestReturn) -> Path:
         """Replace the best checkpoint; as `save`. If there is a checkpoint of the same steps, share its files."""
         before = best_checkpoints(self.path)
         target = self.path / BEST_NAME.format(steps)
@@ -111,7 +111,7 @@ class RunFolder:
             self._make(target, lambda work: _write(work, write, settings))
         return target
 
-    def best(self) -> Best | None:
+    def best(self) -> BestReturn | None:
         """Return the mean return of the best checkpoint, None if there is no best checkpoint."""
         found = map(read_best, best_checkpoints(self.path))
         return max(filter(None, found), default=None)
@@ -142,7 +142,7 @@ class RunFolder:
         Raises:
             UsageError: The results cannot be copied. Nothing is changed.
         """
-        later = [path for path in self.resumable() if steps_of(path) > steps]
+        later = [path for path in self.resumable() if parse_steps(path) > steps]
         copies = []
         try:
             for name in RESULTS:
@@ -153,7 +153,7 @@ class RunFolder:
         except OSError as error:
             for copy in copies:
                 copy.unlink(missing_ok=True)
-            raise self._kept_results(error) from error
+            raise self._recover_results(error) from error
         return [path.rename(_set_aside_name(path)) for path in later]
 
     def rewind(self, steps: int) -> None:
@@ -169,11 +169,11 @@ class RunFolder:
                     _drop_later_rows(self.path / name, column, steps)
             if lines.exists():
                 with lines.open() as file, replacement(lines) as new:
-                    new.writelines(line for line in file if _steps_in_line(line) <= steps)
+                    new.writelines(line for line in file if _parse_steps(line) <= steps)
         except OSError as error:
-            raise self._kept_results(error) from error
+            raise self._recover_results(error) from error
 
-    def _kept_results(self, error: OSError) -> UsageError:
+    def _recover_results(self, error: OSError) -> UsageError:
         return UsageError(f"results in {self.path} cannot be rewritten ({error.strerror}); the files are kept")
 
     def has_result(self, result: dict[str, Any]) -> bool:
@@ -182,7 +182,7 @@ class RunFolder:
         if not lines.exists():
             return False
         with lines.open() as file:
-            return _steps_in(result) in map(_steps_in_line, file)
+            return _get_steps(result) in map(_parse_steps, file)
 
     def returns(self, evaluations: bool) -> list[float]:
         """Return the mean returns so far, of evaluations or of training."""
@@ -206,11 +206,11 @@ def _drop_later_rows(table: Path, column: str, steps: int) -> None:
         if reader.fieldnames:  # an empty table receives its header with its first row
             writer.writeheader()
         for row in reader:
-            if None not in row.values() and None not in row and _steps_in(row, column) <= steps:
+            if None not in row.values() and None not in row and _get_steps(row, column) <= steps:
                 writer.writerow(row)
 
 
-def _steps_in(row: Any, column: str = STEPS) -> float:
+def _get_steps(row: Any, column: str = STEPS) -> float:
     """Return the env steps of a result, infinity for damaged rows."""
     try:
         return float(row[column])
@@ -218,15 +218,15 @@ def _steps_in(row: Any, column: str = STEPS) -> float:
         return math.inf
 
 
-def _steps_in_line(line: str) -> float:
+def _parse_steps(line: str) -> float:
     """Return the env steps of a line of ``result.json``, infinity for damaged lines."""
     try:
-        return _steps_in(json.loads(line))
+        return _get_steps(json.loads(line))
     except ValueError:
         return math.inf
 
 
-def steps_of(checkpoint: Path) -> int:
+def parse_steps(checkpoint: Path) -> int:
     """Return the environment steps in the name of a checkpoint's folder, -1 for other names."""
     match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_").removeprefix("kept_"))
     return int(match[1]) if match else -1

@@ -179,7 +179,7 @@ class Faded(Wrapper):
         missing = size
         while missing > 0:
             slots, probabilities = self.inner.select(stored, math.ceil(missing / kept_share), rng)
-            weights = self._weights_of(slots, stored)
+            weights = self._compute_weights(slots, stored)
             accepted = rng.permutation(np.flatnonzero(rng.random(len(weights)) < weights))[:missing]
             which = torch.from_numpy(accepted)
             chosen_weights = torch.from_numpy(weights[accepted]).to(probabilities)
@@ -194,9 +194,9 @@ class Faded(Wrapper):
         if self._by_age is not None:
             return self._by_age.probabilities(slots, stored)
         probabilities = self.inner.probabilities(slots, stored)
-        return probabilities * torch.from_numpy(self._weights_of(slots, stored)).to(probabilities)
+        return probabilities * torch.from_numpy(self._compute_weights(slots, stored)).to(probabilities)
 
-    def _weights_of(self, slots: Tensor, stored: SlotStore) -> np.ndarray:
+    def _compute_weights(self, slots: Tensor, stored: SlotStore) -> np.ndarray:
         """Return max(w, ρ^age) ``(n,)`` of the rows in `slots` ``(n,)``."""
         ages = stored.written - 1 - stored.write_numbers(slots)
         return self.weight.at(ages.numpy(force=True))

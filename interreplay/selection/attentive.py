@@ -12,8 +12,8 @@ from interreplay.selection.candidates import (
     CandidateDistance,
     CandidateSelector,
     flat_floats,
+    read_observations,
     stable_order,
-    stored_observations,
 )
 from interreplay.selection.distance import distance_by_name
 from interreplay.storage.ring import Storage
@@ -62,7 +62,7 @@ class Attentive(CandidateSelector):
     def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
         newest = torch.tensor([(storage.written - 1) % storage.capacity])
         current = storage[newest].next_obs
-        states = stored_observations(storage, slots)[0]
+        states = read_observations(storage, slots)[0]
         if self.features is not None:
             current = self.features(current)
             states = self.features(states)

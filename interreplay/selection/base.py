@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import CriticLoss
-from interreplay.part import Part, wrong_result
+from interreplay.part import Part, result_error
 
 
 class SlotStore(Protocol):
@@ -86,7 +86,7 @@ class Selector(Part, ABC):
         """Draw `size` stored rows with weights, losses and targets; by default the result of `select`."""
         selected = self.select(stored, size, rng)
         if not isinstance(selected, tuple) or len(selected) != 2:
-            raise wrong_result(self, selected, tuple, " of two, slots and probabilities")
+            raise result_error(self, selected, tuple, " of two, slots and probabilities")
         return Draw(*selected, critic_loss=self.critic_loss)
 
     def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from interreplay.errors import check_number
 from interreplay.part import AnnealedPart
 from interreplay.selection.base import Selector, SlotStore
-from interreplay.storage.columns import part_of
+from interreplay.storage.columns import get_part_name
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, join_parts, observation_parts
 
@@ -71,14 +71,12 @@ def stable_order(values: Tensor) -> Tensor:
     return torch.from_numpy(np.argsort(values.numpy(), kind="stable"))
 
 
-def stored_observations(
-    storage: Storage, slots: Tensor, column: str | None = None
-) -> tuple[Observation, Tensor | None]:
+def read_observations(storage: Storage, slots: Tensor, column: str | None = None) -> tuple[Observation, Tensor | None]:
     """Return the stored observations of `slots` ``(n,)`` and one more column, without reading whole rows."""
     observed = storage.chain.observed
     names = [*observed, *filter(None, [column])]
     found = storage.records.take(slots, names)
-    observation = storage.restore_frames(join_parts({part_of(name): found[name] for name in observed}))
+    observation = storage.restore_frames(join_parts({get_part_name(name): found[name] for name in observed}))
     return observation, found.get(column or "")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.learning.losses import ByRows
+from interreplay.learning.losses import RowwiseLoss
 from interreplay.part import union
 from interreplay.selection.base import Draw, Selector, SlotStore, Uniform
 from interreplay.selection.shares import Share, Shares
@@ -151,7 +151,7 @@ class MixedSelection(Composite):
             probabilities = torch.cat([draw.probabilities * (len(draw.slots) / size) for draw in draws])
         joined = Draw(slots, probabilities, weights=torch.cat(weights), origins=torch.cat(origins))
         if any(draw.critic_loss is not None for draw in draws):
-            losses = ByRows(tuple((len(draw.slots), draw.critic_loss) for draw in draws))
+            losses = RowwiseLoss(tuple((len(draw.slots), draw.critic_loss) for draw in draws))
             joined = joined._replace(critic_loss=losses)
         if any(draw.actor_weights is not None for draw in draws):
             actor_weights = []

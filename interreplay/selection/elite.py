@@ -16,8 +16,8 @@ from interreplay.selection.candidates import (
     CandidateDistance,
     CandidateSelector,
     flat_floats,
+    read_observations,
     stable_order,
-    stored_observations,
 )
 from interreplay.selection.distance import distance_by_name
 from interreplay.storage.ring import Storage
@@ -126,7 +126,7 @@ class Elite(CandidateSelector):
         self._positions[drawn[::-1]] = positions
         slots = slots[torch.from_numpy(self._positions[drawn] == positions[::-1])]
         ranked = slots.index_select(0, stable_order(self.distances(stored, slots)))
-        return ranked.index_select(0, kept_ranks(counts.index_select(0, ranked), size, self.strategy))
+        return ranked.index_select(0, choose_ranks(counts.index_select(0, ranked), size, self.strategy))
 
     def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return the off-policyness ``(n,)`` of the rows in `slots` ``(n,)``.
@@ -149,7 +149,7 @@ class Elite(CandidateSelector):
                 'distance is "kl" and extras hold no "behavior"; expected this column, or another distance'
             )
         name = BEHAVIOR if has_behavior else "actions"
-        obs, stored = stored_observations(storage, slots, name)
+        obs, stored = read_observations(storage, slots, name)
         assert stored is not None
         behavior = flat_floats(stored)
         current = flat_floats(self._policy(obs))
@@ -171,7 +171,7 @@ class Elite(CandidateSelector):
         self._replays = as_tensor(state["replays"]).clone()
 
 
-def kept_ranks(replays: Tensor, size: int, strategy: int) -> Tensor:
+def choose_ranks(replays: Tensor, size: int, strategy: int) -> Tensor:
     """Return the ranks ``(size,)`` to keep of u candidates, given their replay counts ``(u,)`` in order of distance."""
     count = len(replays)
     steps = torch.arange(size)

@@ -54,9 +54,9 @@ class CallableEvent:
         self._condition = condition
 
     def __call__(self, storage: Storage, slots: Tensor) -> Tensor:
-        return self.of_rows(storage[slots])
+        return self.evaluate(storage[slots])
 
-    def of_rows(self, rows: Transitions) -> Tensor:
+    def evaluate(self, rows: Transitions) -> Tensor:
         """Return whether the event happened at rows ``(n, ...)``, bool ``(n,)``.
 
         Raises:
@@ -147,7 +147,7 @@ class EventTables(Selector):
         rows = rows.replace(discounts=discounts)  # stored rows have them
         for event in self.events:
             if isinstance(event, CallableEvent):
-                event.of_rows(rows)
+                event.evaluate(rows)
 
     def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
+from interreplay.learning.losses import PAL, CriticLoss, Huber, RowwiseLoss
 from interreplay.learning.update import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Draw, SlotStore
 from interreplay.selection.prioritized import Prioritized
@@ -104,7 +104,7 @@ class ActorPrioritized(LossAdjusted):
             probabilities=shares + uniform / (size * len(stored)),
             weights=critic_weights,
             actor_weights=actor_weights,
-            critic_loss=ByRows(losses),
+            critic_loss=RowwiseLoss(losses),
         )
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:

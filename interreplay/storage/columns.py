@@ -22,13 +22,13 @@ DERIVED = ("next_obs", "discounts", "episode", "link")
 """Columns of transitions or records that are not copied as they are."""
 
 
-def columns_of(transitions: Transitions) -> Columns:
+def get_columns(transitions: Transitions) -> Columns:
     """Return the columns of stored rows, in the order of their memory layout.
 
     An achieved goal comes first, so that the columns of z are contiguous.
     """
     given = {}
-    for name, column in stored_columns(transitions.columns()).items():
+    for name, column in select_stored(transitions.columns()).items():
         given[name] = (tuple(column.shape[1:]), column.dtype)
     columns: Columns = {"episode": ((), torch.int64)}
     if "obs.achieved_goal" in given:
@@ -36,13 +36,13 @@ def columns_of(transitions: Transitions) -> Columns:
     return columns | given | {"link": ((), torch.int32)}
 
 
-def columns_of_state(state: dict[str, Any]) -> Columns:
+def get_state_columns(state: dict[str, Any]) -> Columns:
     """Return the columns of a storage's state; none if it is empty."""
     named = state.get("columns", {}).items()
     return {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
 
 
-def stored_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
+def select_stored(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return the columns of transitions that are stored as they are."""
     return {name: column for name, column in columns.items() if not name.startswith(DERIVED)}
 
@@ -62,12 +62,12 @@ def is_observation(name: str) -> bool:
     return name == "obs" or name.startswith("obs.")
 
 
-def part_of(column: str) -> str:
+def get_part_name(column: str) -> str:
     """Return the part of an observation, or the extra, in a column; "" for the whole observation."""
     return column.partition(".")[2]
 
 
-def column_of(part: str) -> str:
+def get_column_name(part: str) -> str:
     """Return the column of a part of an observation; "" is the whole observation."""
     return f"obs.{part}".removesuffix(".")
 
@@ -121,7 +121,7 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
         ValueError: If columns are missing, unknown, or of another shape, or if values or dtypes cannot be converted
             without losing their kind, such as float to uint8.
     """
-    given = columns_of(transitions)
+    given = get_columns(transitions)
     if set(given) != set(columns):
         names = sorted(set(given) - set(DERIVED))
         stored = sorted(set(columns) - set(DERIVED))
@@ -133,13 +133,13 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
             raise ValueError(f"{name} is {dtype}; stored rows are {columns[name][1]}")
 
     def observation(which: str, given: Observation) -> Observation:
-        names = list(map(part_of, observation_columns(columns)))
+        names = list(map(get_part_name, observation_columns(columns)))
         parts = observation_parts(given)
         if set(parts) != set(names):
             raise ValueError(f"{which} has the parts {sorted(parts)}; expected the stored parts {sorted(names)}")
         converted = {}
         for name, part in parts.items():
-            expected, dtype = columns[column_of(name)]
+            expected, dtype = columns[get_column_name(name)]
             if tuple(part.shape[1:]) != expected:
                 raise ValueError(f"{which} has shape {tuple(part.shape[1:])} per row; stored rows have {expected}")
             converted[name] = _convert(which, part, dtype)

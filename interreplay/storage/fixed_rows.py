@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from interreplay.errors import UsageError
-from interreplay.storage.columns import columns_of_state
+from interreplay.storage.columns import get_state_columns
 from interreplay.storage.frame_stacks import FrameStacks
 from interreplay.storage.linked_rows import LinkedRows
 from interreplay.storage.ring import Storage
@@ -33,7 +33,7 @@ class FixedStorage(Storage):
         self.name = name
         self.written = int(state["written"])
         self._stacks = FrameStacks.from_state(state, self.capacity, shared=True)
-        self._chain = LinkedRows(self.capacity, columns_of_state(state))
+        self._chain = LinkedRows(self.capacity, get_state_columns(state))
         self._chain.records.rows = as_tensor(state["rows"])
         self._chain.tails.records.rows = as_tensor(state["tails"]["rows"])
         self._chain.tails.used = int(state["tails"]["used"])

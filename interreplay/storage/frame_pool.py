@@ -24,7 +24,7 @@ LONGEST = 15
 """Maximum number of frames of a stack; a longer axis belongs to an image, and its first rows may be of one color."""
 
 
-def shared(obs: Tensor, next_obs: Tensor) -> bool:
+def are_stacks(obs: Tensor, next_obs: Tensor) -> bool:
     """Return whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all advance by one frame."""
     return (
         obs.dtype == torch.uint8
@@ -35,7 +35,7 @@ def shared(obs: Tensor, next_obs: Tensor) -> bool:
     )
 
 
-def _with_room(frames: int) -> int:
+def _add_room(frames: int) -> int:
     """Return a number of frames with room for more."""
     return frames + frames // SPARE + START
 
@@ -55,7 +55,7 @@ class FramePool:
     def __init__(self, stack: int, shape: tuple[int, ...], rows: int):
         self.stack = stack
         self.shape = tuple(shape)
-        self._pixels = self._zeros(_with_room(rows))
+        self._pixels = self._zeros(_add_room(rows))
         self._holders = [0] * len(self._pixels)  # accessing a list takes a fifth of the time of an array
         self._free: list[int] = []
         self._top = 0
@@ -133,7 +133,7 @@ class FramePool:
             number = self._top
             self._top += 1
             if number == len(self._pixels):
-                grown = self._zeros(_with_room(number))
+                grown = self._zeros(_add_room(number))
                 grown[:number] = self._pixels
                 self._holders += [0] * (len(grown) - number)
                 self._pixels = grown
@@ -194,7 +194,7 @@ class FramePool:
 
     @classmethod
     def from_state(cls, state: dict[str, Any], rows: int, shared: bool = False) -> FramePool:
-        """Return the frames of a state; `shared` avoids a copy, for reading only."""
+        """Return the frames of a state; `are_stacks` avoids a copy, for reading only."""
         pixels = as_tensor(state["pixels"])
         made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)))
         made._top = len(pixels)

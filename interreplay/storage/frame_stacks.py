@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from interreplay.storage.columns import Columns, column_of, columns_of
-from interreplay.storage.frame_pool import FramePool, shared
+from interreplay.storage.columns import Columns, get_column_name, get_columns
+from interreplay.storage.frame_pool import FramePool, are_stacks
 from interreplay.storage.linked_rows import LinkedRows
 from interreplay.transitions import Transitions, join_parts, observation_parts
 
@@ -32,10 +32,10 @@ class FrameStacks:
         """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""
         ends = observation_parts(transitions.next_obs)
         for name, part in observation_parts(transitions.obs).items():
-            if shared(part, ends[name]):
+            if are_stacks(part, ends[name]):
                 self.frames[name] = FramePool(part.shape[1], tuple(part.shape[2:]), capacity)
-        numbers = {column_of(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
-        return columns_of(transitions) | numbers
+        numbers = {get_column_name(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
+        return get_columns(transitions) | numbers
 
     def append(self, chain: LinkedRows, transitions: Transitions, written: int) -> None:
         """Write rows in the stored dtypes into the next slots of the chain, with numbers for stacks.
@@ -52,7 +52,7 @@ class FrameStacks:
             self._number_row(row, written)
             self._release(chain, replaced, written + 1 - chain.capacity)
             return chain.append_row(row, written)
-        numbered = self._numbered(transitions, written)
+        numbered = self._number_stacks(transitions, written)
         self._release(chain, replaced, written + n - chain.capacity)
         chain.append(numbered, written)
 
@@ -61,14 +61,14 @@ class FrameStacks:
         episode = int(row.get("episode", [0])[0])
         done = bool(row["terminated"][0] or row["truncated"][0])
         for name, frames in self.frames.items():
-            column = column_of(name)
+            column = get_column_name(name)
             next_column = f"next_{column}"
             start = np.ascontiguousarray(row[column])[0]
             end = np.ascontiguousarray(row[next_column])[0]
             frame_ids = np.array([frames.put_row(start, end, episode, done, written)], np.int32)
             row[column], row[next_column] = frame_ids.swapaxes(0, 1)
 
-    def _numbered(self, transitions: Transitions, written: int) -> Transitions:
+    def _number_stacks(self, transitions: Transitions, written: int) -> Transitions:
         """Return rows with numbers instead of stacks."""
         starts = observation_parts(transitions.obs)
         ends = observation_parts(transitions.next_obs)
@@ -84,7 +84,7 @@ class FrameStacks:
         """Release the frames of replaced rows, and of episodes without rows from write number `before` on."""
         for name, frames in self.frames.items():
             if replaced:
-                frames.drop(chain.numbers_of(replaced, column_of(name)))
+                frames.drop(chain.read_integers(replaced, get_column_name(name)))
             frames.forget_before(before)
 
     def end(self, episode: int) -> None:
@@ -104,7 +104,7 @@ class FrameStacks:
         """Return the columns of rows as they are added and read, given the columns of the chain."""
         restored = dict(columns)
         for name, frames in self.frames.items():
-            restored[column_of(name)] = ((frames.stack, *frames.shape), torch.uint8)
+            restored[get_column_name(name)] = ((frames.stack, *frames.shape), torch.uint8)
         return restored
 
     def state(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class FrameStacks:
 
     @classmethod
     def from_state(cls, state: dict[str, Any], rows: int, shared: bool = False) -> FrameStacks:
-        """Return the stacks of a storage's state; `shared` as in `FramePool.from_state`."""
+        """Return the stacks of a storage's state; `are_stacks` as in `FramePool.from_state`."""
         made = cls()
         for name, frames in state.get("frames", {}).items():
             made.frames[name] = FramePool.from_state(frames, rows, shared)

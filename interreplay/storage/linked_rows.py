@@ -10,12 +10,12 @@ from torch import Tensor
 
 from interreplay.storage.columns import (
     Columns,
-    column_of,
     feature_columns,
+    get_column_name,
+    get_part_name,
     is_extra,
     observation_columns,
-    part_of,
-    stored_columns,
+    select_stored,
 )
 from interreplay.storage.row_table import RowTable
 from interreplay.transitions import Observation, Transitions, as_tensor, join_parts, observation_parts, unchecked
@@ -153,8 +153,8 @@ class LinkedRows:
         self.observed = list(observation_columns(columns))
         self.sorted = sorted(self.observed)
         self.features = feature_columns(columns)
-        self._parts = {part_of(name): name for name in self.observed}
-        self._extras = {part_of(name): name for name in filter(is_extra, columns)}
+        self._parts = {get_part_name(name): name for name in self.observed}
+        self._extras = {get_part_name(name): name for name in filter(is_extra, columns)}
         self.records = RowTable(capacity, columns)
         self.tails = FinalObservations(observation_columns(columns))
         self.episodes = EpisodeLinks()
@@ -173,9 +173,9 @@ class LinkedRows:
 
     def next_column(self, slots: Tensor, name: str) -> Tensor:
         """Return column `name` of the observations that follow the rows in `slots` ``(n,)``."""
-        return torch.from_numpy(self._following(self.links[slots.numpy()], [name])[name])
+        return torch.from_numpy(self._read_following(self.links[slots.numpy()], [name])[name])
 
-    def numbers_of(self, slots: range, name: str) -> list[int]:
+    def read_integers(self, slots: range, name: str) -> list[int]:
         """Return the integers in column `name` of obs and next_obs of the rows in `slots`."""
         found: list[int] = []
         own = self.records.array(name)
@@ -191,7 +191,7 @@ class LinkedRows:
     def read(self, slots: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return the records in `slots` ``(n,)``, and records with the observations that follow them."""
         rows = self.records.copy(slots.numpy())
-        return rows, self._following(rows["link"], self.observed)
+        return rows, self._read_following(rows["link"], self.observed)
 
     def transitions(self, rows: np.ndarray, following: np.ndarray, gamma: float) -> Transitions:
         """Return single-step transitions of records ``(...)`` and the records that follow them."""
@@ -203,10 +203,10 @@ class LinkedRows:
             discounts = torch.tensor(0.0, dtype=key[0]), torch.tensor(gamma, dtype=key[0])
             self._discounts = {key: discounts}
         return unchecked(
-            obs=self._joined(columns),
+            obs=self._join(columns),
             actions=columns["actions"],
             rewards=columns["rewards"],
-            next_obs=self._joined(self.records.columns(following, self.observed)),
+            next_obs=self._join(self.records.columns(following, self.observed)),
             terminated=terminated,
             truncated=columns["truncated"],
             episode=columns["episode"],
@@ -214,11 +214,11 @@ class LinkedRows:
             extras={extra: columns[name] for extra, name in self._extras.items()},
         )
 
-    def _joined(self, columns: dict[str, Tensor]) -> Observation:
+    def _join(self, columns: dict[str, Tensor]) -> Observation:
         """Return the observation in columns."""
         return join_parts({part: columns[name] for part, name in self._parts.items()})
 
-    def _following(self, links: np.ndarray, names: list[str]) -> np.ndarray:
+    def _read_following(self, links: np.ndarray, names: list[str]) -> np.ndarray:
         """Return records with columns `names` of the observations that `links` ``(n,)`` point to."""
         rows = self.records.copy(np.maximum(links, 0))
         final = np.flatnonzero(links < 0)
@@ -262,10 +262,10 @@ class LinkedRows:
         ends = np.flatnonzero(link < 0)
         parts = {}
         for name, part in observation_parts(transitions.next_obs).items():
-            parts[column_of(name)] = part[torch.from_numpy(ends)]
+            parts[get_column_name(name)] = part[torch.from_numpy(ends)]
         link[ends] = -1 - self.tails.put(parts)
         derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
-        self.records.write(start, stored_columns(transitions.columns()) | derived)
+        self.records.write(start, select_stored(transitions.columns()) | derived)
         if not inside.all():
             outside = previous[after[~inside]] % self.capacity
             self._drop_final(self.links[outside])
@@ -289,7 +289,7 @@ class LinkedRows:
         if written >= self.capacity and links[slot] < 0:
             self.tails.free.append(-1 - int(links[slot]))
         tail = self.tails.put_row({name: row[f"next_{name}"] for name in self.observed})
-        self.records.set_row(slot, stored_columns(row))
+        self.records.set_row(slot, select_stored(row))
         links[slot] = -1 - tail
         self.records.array("episode")[slot] = episode
         if previous >= max(0, written + 1 - self.capacity):

@@ -14,9 +14,9 @@ from interreplay.storage.columns import (
     Columns,
     cast,
     check_finite,
-    column_of,
-    columns_of,
-    columns_of_state,
+    get_column_name,
+    get_columns,
+    get_state_columns,
     signature,
 )
 from interreplay.storage.frame_stacks import FrameStacks
@@ -106,8 +106,8 @@ class Storage:
             return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
         columns = self.records.take(slots, self.chain.features)
         for name, frames in self._stacks.frames.items():
-            if column_of(name) in columns:
-                columns[column_of(name)] = frames.get(columns[column_of(name)])
+            if get_column_name(name) in columns:
+                columns[get_column_name(name)] = frames.get(columns[get_column_name(name)])
         return torch.cat([part.reshape(len(slots), -1).float() for part in columns.values()], dim=1)
 
     def restore_frames(self, observation: Observation) -> Observation:
@@ -238,7 +238,7 @@ class Storage:
         """Return `cast` of transitions and its columns, without looking for numbers that are not finite."""
         columns = transitions.columns()
         if self._signature != signature(columns):
-            transitions = cast(transitions, self.columns or columns_of(transitions))
+            transitions = cast(transitions, self.columns or get_columns(transitions))
             columns = transitions.columns()
         return transitions, columns
 
@@ -271,7 +271,7 @@ class Storage:
         """
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
-        columns = columns_of_state(state)
+        columns = get_state_columns(state)
         stacks = FrameStacks.from_state(state, self.capacity)
         if columns and self.columns not in ({}, stacks.restored_columns(columns)):
             raise ValueError(f"the state has the columns {columns}; expected the stored columns {self.columns}")

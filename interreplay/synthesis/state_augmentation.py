@@ -109,41 +109,41 @@ class StateAugmentation(Synthesizer):
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if self.change is None:
-            obs, next_obs = self._mixed(anchors, rng)
+            obs, next_obs = self._mix(anchors, rng)
         else:
-            obs = self._changed(anchors.obs, rng)
-            next_obs = self._changed(anchors.next_obs, rng)
+            obs = self._change(anchors.obs, rng)
+            next_obs = self._change(anchors.next_obs, rng)
         rows = anchors.replace(obs=_first(obs), next_obs=_first(next_obs))
         if self.views > 1:
             views = {"views_obs": _flat_views(obs), "views_next_obs": _flat_views(next_obs)}
             rows = rows.replace(extras={**anchors.extras, **views})
         return Synthesized(rows)
 
-    def _changed(self, obs: Observation, rng: np.random.Generator) -> dict[str, Tensor]:
+    def _change(self, obs: Observation, rng: np.random.Generator) -> dict[str, Tensor]:
         """Return views ``(n, m, ...)`` of each part of observations."""
         assert self.change is not None
         found = {}
         for name, part in observation_parts(obs).items():
-            views = self._repeated(part)
+            views = self._repeat(part)
             if part.is_floating_point():
                 flat = views.reshape(*views.shape[:2], -1)
                 views = self.change(flat, self.strength, rng).view(views.shape)
             found[name] = views
         return found
 
-    def _mixed(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _mix(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return views ``(n, m, ...)`` of the parts of s, mixed with s', and of s'."""
         drawn = torch.from_numpy(rng.beta(self.strength, self.strength, (len(rows), self.views)))
         mix = drawn.to(rows.rewards).masked_fill_(rows.terminated.unsqueeze(1), 1.0)
-        ends = {name: self._repeated(part) for name, part in observation_parts(rows.next_obs).items()}
-        mixed = {name: self._repeated(part) for name, part in observation_parts(rows.obs).items()}
+        ends = {name: self._repeat(part) for name, part in observation_parts(rows.next_obs).items()}
+        mixed = {name: self._repeat(part) for name, part in observation_parts(rows.obs).items()}
         for name, part in mixed.items():
             if part.is_floating_point():
                 share = mix.to(part).view(mix.shape + (1,) * (part.dim() - 2))
                 mixed[name] = torch.lerp(ends[name], part, share)
         return mixed, ends
 
-    def _repeated(self, part: Tensor) -> Tensor:
+    def _repeat(self, part: Tensor) -> Tensor:
         """Return ``(n, ...)`` as ``(n, m, ...)`` without a copy."""
         return part.unsqueeze(1).expand(len(part), self.views, *part.shape[1:])
 

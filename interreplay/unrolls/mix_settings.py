@@ -13,10 +13,10 @@ from dataclasses import MISSING, Field, dataclass
 from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, accepted_by, setting
+from interreplay.learning.setting_fields import Accepts, Number, OneOf, WholeNumber, get_accepted_values, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
 from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
-from interreplay.unrolls.mixture import UnrollMix, UnrollSource, check_queue, numbered, shares_of
+from interreplay.unrolls.mixture import UnrollMix, UnrollSource, check_queue, make_shares, make_unique_name
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import CachedReplay, UnrollReplay
 from interreplay.unrolls.storage import insertion
@@ -55,18 +55,18 @@ class SourceSettings:
     share: Any = setting(
         MISSING, ShareOf(), "share of each batch, or [share at the start, share at the end] of the run"
     )
-    capacity: int = setting(1_000, Whole(1), "number of unrolls")
+    capacity: int = setting(1_000, WholeNumber(1), "number of unrolls")
     insertion: str = setting("fifo", OneOf(*INSERTIONS), "how the unroll to replace is chosen")
     fill_in: float = setting(0.0, Number(0, 1), "share of the capacity that is stored before unrolls are drawn")
-    candidates: int = setting(20, Whole(1), "unrolls to choose from; elite insertion replaces the furthest")
+    candidates: int = setting(20, WholeNumber(1), "unrolls to choose from; elite insertion replaces the furthest")
     distance: str = setting("kl", OneOf(*KINDS), "distance between the outputs of the behavior and the current policy")
     norm: float = setting(2.0, Number(0, open_low=True), "p of the distance ln")
-    refresh: int = setting(4, Whole(0), "number of unrolls per batch with a distance to measure again")
+    refresh: int = setting(4, WholeNumber(0), "number of unrolls per batch with a distance to measure again")
     multiplier: float = setting(6.0, Number(1), "candidates per drawn unroll at the start of the run")
     alpha: float = setting(
         2.0, Number(0, open_low=True), "exponent of the decrease of the multiplier, or of priorities"
     )
-    strategy: int = setting(3, Whole(1, 4), "which candidates are kept")
+    strategy: int = setting(3, WholeNumber(1, 4), "which candidates are kept")
     beta: float = setting(0.4, Number(0, 1), "exponent of importance weights at the start of the run")
 
 
@@ -108,12 +108,12 @@ def make_mix(entries: Sequence[Entry], gaussian: bool = False, caching: bool = F
     if caching:
         replay_class = CachedReplay
     sources = []
-    for kind, given in checked(entries):
+    for kind, given in check_entries(entries):
         sources.append((_make_source(kind, given, gaussian, replay_class), given.share))
     return UnrollMix(sources)
 
 
-def checked(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
+def check_entries(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
     """Return the type and the settings of each source of a mix.
 
     Raises:
@@ -127,12 +127,12 @@ def checked(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
     for number, entry in enumerate(entries, 1):
         kind, given = source_settings(entry, number)
         sources.append((kind, given))
-        name = numbered(kind, shares)
+        name = make_unique_name(kind, shares)
         shares[name] = given.share
         if kind == "queue":
             queues.append(name)
     check_queue(queues, shares)
-    shares_of(shares)
+    make_shares(shares)
     return sources
 
 
@@ -156,7 +156,7 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     for name, value in given.items():
         if name not in names:
             raise UsageError(f"{where}, {kind}, has no setting {name!r}; {accepted_names(str(name), names)}")
-        accepts = accepted_by(FIELDS[name])
+        accepts = get_accepted_values(FIELDS[name])
         if not accepts.admits(value):
             raise UsageError(f"{name} of {where}, {kind}, must be {accepts.described}, got {value!r}")
     if "share" not in given:

@@ -109,11 +109,11 @@ class UnrollMix(SharedSources):
         self.sources: dict[str, UnrollSource] = {}
         shares: dict[str, Share] = {}
         for source, share in sources:
-            name = numbered(source.name, shares)
+            name = make_unique_name(source.name, shares)
             self.sources[name] = source
             shares[name] = share
         check_queue([name for name, source in self.sources.items() if source.fresh], shares)
-        self.shares = shares_of(shares)
+        self.shares = make_shares(shares)
         self.batches = 0
 
     @property
@@ -234,7 +234,7 @@ class UnrollMix(SharedSources):
         self.batches = int(state["batches"])
 
 
-def numbered(name: str, taken: Collection[str]) -> str:
+def make_unique_name(name: str, taken: Collection[str]) -> str:
     """Return a name that is not `taken`: ``"uniform"``, ``"uniform#2"`` and so on."""
     found = name
     number = 1
@@ -244,7 +244,7 @@ def numbered(name: str, taken: Collection[str]) -> str:
     return found
 
 
-def shares_of(shares: Mapping[str, Share]) -> Shares:
+def make_shares(shares: Mapping[str, Share]) -> Shares:
     """Return the division of batches by the shares of sources."""
     try:
         return Shares(list(shares), shares)

@@ -9,7 +9,7 @@ import numpy as np
 
 from interreplay.errors import check_number
 from interreplay.unrolls.mixture import UnrollSource
-from interreplay.unrolls.unrolls import Unrolls, cat, restored
+from interreplay.unrolls.unrolls import Unrolls, cat, restore
 
 
 class FreshQueue(UnrollSource):
@@ -89,7 +89,7 @@ class FreshQueue(UnrollSource):
         self.given = int(state["given"])
         self._waiting.clear()
         if state["waiting"]:
-            self._waiting.append(restored(state["waiting"]))
+            self._waiting.append(restore(state["waiting"]))
 
     def __repr__(self) -> str:
         return f"FreshQueue({self.capacity})"

@@ -15,7 +15,7 @@ from interreplay.selection import Selector, Uniform
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mixture import UnrollSource
 from interreplay.unrolls.storage.store import UnrollStore
-from interreplay.unrolls.unrolls import Unrolls, restored
+from interreplay.unrolls.unrolls import Unrolls, restore
 
 REFRESHED_BATCHES = 4
 """Number of batches to refresh at once: one large forward pass takes less time."""
@@ -189,34 +189,34 @@ class CachedReplay(UnrollReplay):
         self._next: Future[Unrolls] | None = None
 
     def add(self, unrolls: Unrolls, rng: np.random.Generator) -> None:
-        self._prepared()  # the thread reads the slots that are about to be overwritten
+        self._wait_prepared()  # the thread reads the slots that are about to be overwritten
         super().add(unrolls, rng)
 
     def prepare(self, count: int, rng: np.random.Generator) -> None:
         slots, weights = self.choose(count, rng)
-        self._next = self._background.submit(self._copied, slots, weights)
+        self._next = self._background.submit(self._copy, slots, weights)
 
     def draw(self, count: int, rng: np.random.Generator) -> Unrolls:
         """Return the prepared unrolls; if their number is not `count`, drop them and draw new ones."""
-        prepared = self._prepared()
+        prepared = self._wait_prepared()
         self._next = None
         if prepared is None or prepared.size != count:
             return super().draw(count, rng)
         return prepared
 
-    def _prepared(self) -> Unrolls | None:
+    def _wait_prepared(self) -> Unrolls | None:
         """Wait for the background thread; return the prepared unrolls, or None."""
         if self._next is None:
             return None
         return self._next.result()
 
-    def _copied(self, slots: Tensor, weights: Tensor) -> Unrolls:
+    def _copy(self, slots: Tensor, weights: Tensor) -> Unrolls:
         """Return unrolls with columns contiguous in memory, time first."""
         return self.store[slots].replace(weights=weights).map(Tensor.contiguous)
 
     def state_view(self) -> dict[str, Any]:
         state = super().state_view()
-        prepared = self._prepared()
+        prepared = self._wait_prepared()
         if prepared is not None:
             state["prepared"] = prepared.columns()
         return state
@@ -226,4 +226,4 @@ class CachedReplay(UnrollReplay):
         self._next = None
         if "prepared" in state:
             self._next = Future()
-            self._next.set_result(restored(state["prepared"]))
+            self._next.set_result(restore(state["prepared"]))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, json_or_python
-from interreplay.unrolls.mix_settings import STANDARD, checked
+from interreplay.learning.setting_fields import Accepts, Number, OneOf, WholeNumber, json_or_python
+from interreplay.unrolls.mix_settings import STANDARD, check_entries
 
 EXAMPLE = json.dumps(STANDARD)
 
@@ -34,18 +34,18 @@ def _choice(ours: str, values: Mapping[str, Any]) -> Key:
 
 
 COMMON = {
-    "capacity": Key(Whole(1), "capacity"),
+    "capacity": Key(WholeNumber(1), "capacity"),
     "sample_ratio": Key(Number(0, 1), "share"),
 }
 CUSTOM = COMMON | {
     "dist_function": _choice("distance", {"ln_norm": "ln", "cos_dist": "cosine", "kl_div": "kl"}),
-    "p": Key(Whole(1), "norm"),
+    "p": Key(WholeNumber(1), "norm"),
     "insert_strategy": _choice("insertion", {"elite_insertion": "elite"}),
     "sample_strategy": _choice("type", {"elite_sampling": "elite", "attentive_sampling": "attentive"}),
-    "lambda_batch_multiplier": Key(Whole(1), "multiplier"),
+    "lambda_batch_multiplier": Key(WholeNumber(1), "multiplier"),
     "alfa_annealing_factor": Key(Number(0, open_low=True), "alpha"),
     "elite_sampling_strategy": _choice("strategy", {f"strategy{number}": number for number in (1, 2, 3, 4)}),
-    "elite_batch_size": Key(Whole(1), "candidates"),
+    "elite_batch_size": Key(WholeNumber(1), "candidates"),
 }
 ORIGINAL = {"queue": COMMON, "standard": COMMON, "custom": CUSTOM}
 REQUIRED = {"queue": tuple(COMMON), "standard": tuple(COMMON), "custom": (*COMMON, "dist_function")}
@@ -72,17 +72,17 @@ def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict
             entries = json_or_python(given.strip())
         except (ValueError, TypeError, MemoryError, RecursionError):
             raise UsageError(
-                f"replay_parameters is not JSON and not a Python literal: {_short(given)}; expected such as {EXAMPLE}"
+                f"replay_parameters is not JSON and not a Python literal: {_shorten(given)}; expected such as {EXAMPLE}"
             ) from None
     if isinstance(entries, Mapping) or not isinstance(entries, Sequence) or not entries:
-        raise UsageError(f"replay_parameters is {_short(entries)}; expected a list of sources such as {EXAMPLE}")
+        raise UsageError(f"replay_parameters is {_shorten(entries)}; expected a list of sources such as {EXAMPLE}")
     is_original = False
     for entry in entries:
         if isinstance(entry, Mapping) and ("sample_ratio" in entry or entry.get("type") in ("standard", "custom")):
             is_original = True
     if is_original:
-        entries = [_translated(entry, number) for number, entry in enumerate(entries, 1)]
-    sources = checked(entries)
+        entries = [_translate(entry, number) for number, entry in enumerate(entries, 1)]
+    sources = check_entries(entries)
     if batch_size is not None and is_original:
         for number, (kind, source) in enumerate(sources, 1):
             unrolls = source.share * batch_size
@@ -94,11 +94,11 @@ def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict
     return list(map(dict, entries))
 
 
-def _translated(entry: Any, number: int) -> dict[str, Any]:
+def _translate(entry: Any, number: int) -> dict[str, Any]:
     """Return a source of the original schema in our settings, with the original's defaults."""
     where = f"source {number} of replay_parameters"
     if not isinstance(entry, Mapping):
-        raise UsageError(f"{where} is {_short(entry)}; expected a mapping such as {json.dumps(STANDARD[0])}")
+        raise UsageError(f"{where} is {_shorten(entry)}; expected a mapping such as {json.dumps(STANDARD[0])}")
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in ORIGINAL:
         raise UsageError(f"{where} has the type {kind!r}; {accepted_names(str(kind), ORIGINAL)}")
@@ -128,7 +128,7 @@ def _translated(entry: Any, number: int) -> dict[str, Any]:
     return {"type": sampling} | {name: filled[name] for name in sorted(names)}
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """Return a value on one line, truncated to 80 characters."""
     text = " ".join(str(value).split())
     if len(text) > 80:

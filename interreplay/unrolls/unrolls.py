@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.errors import NonFiniteError
 from interreplay.storage.columns import all_finite
-from interreplay.transitions import ColumnGroup, as_tensor, grouped, map_observation
+from interreplay.transitions import ColumnGroup, as_tensor, group_columns, map_observation
 
 ONE_MORE = frozenset({"obs"})
 """Columns with an additional entry for the state after the last step."""
@@ -84,7 +84,7 @@ class Unrolls(ColumnGroup):
                     converted = converted.expand(size).to(rewards.device).clone()
             self.__dict__[name] = converted
         for name, column in self.columns().items():
-            attribute = attribute_of(name)
+            attribute = get_attribute_name(name)
             lead: tuple[int, ...] = (size,)
             if attribute not in PER_UNROLL:
                 lead = (steps + (attribute in ONE_MORE), size)
@@ -175,17 +175,17 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     return Unrolls.unchecked(joined)
 
 
-def attribute_of(column: str) -> str:
+def get_attribute_name(column: str) -> str:
     """Return the attribute to which a column belongs, such as ``"obs"`` for ``"obs.camera"``."""
     return column.partition(".")[0]
 
 
 def from_columns(columns: Mapping[str, Tensor]) -> Unrolls:
     """Create unrolls from all columns by name, the inverse of `Unrolls.columns`, without checks."""
-    return Unrolls.unchecked({"state": {}} | grouped(columns))
+    return Unrolls.unchecked({"state": {}} | group_columns(columns))
 
 
-def restored(columns: Mapping[str, Any]) -> Unrolls:
+def restore(columns: Mapping[str, Any]) -> Unrolls:
     """Create unrolls from copies of the columns in a state."""
     return from_columns({name: as_tensor(column).clone() for name, column in columns.items()})
 

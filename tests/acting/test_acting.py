@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_map
 
 import interreplay
 import interreplay.rllib as ours
-from interreplay.acting.trained_policy import batch_of
-from interreplay.environments.spaces import as_column, record_of, space_of
+from interreplay.acting.trained_policy import as_batch
+from interreplay.environments.spaces import as_column, space_from_record, space_to_record
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.module import OffPolicyModule
@@ -167,16 +167,16 @@ def test_invalid_observations_are_rejected(saved, name, obs, message):
 
 
 def test_observations_may_be_tensors_with_a_gradient():
-    parts, single = batch_of(gym.spaces.Box(-1, 1, (2,)), torch.ones(3, 2, requires_grad=True))
+    parts, single = as_batch(gym.spaces.Box(-1, 1, (2,)), torch.ones(3, 2, requires_grad=True))
     assert not single and np.array_equal(parts[""], np.ones((3, 2)))
 
 
 def test_parts_of_observations_may_be_empty():
     space = gym.spaces.Dict({"goal": gym.spaces.Box(-1, 1, (0,)), "pose": gym.spaces.Box(-1, 1, (2,))})
     one = {"goal": np.zeros(0), "pose": np.zeros(2)}
-    parts, _ = batch_of(space, one)
+    parts, _ = as_batch(space, one)
     assert {name: part.shape for name, part in parts.items()} == {"goal": (1, 0), "pose": (1, 2)}
-    parts, single = batch_of(space, {"goal": np.zeros((3, 0)), "pose": np.zeros((3, 2))})
+    parts, single = as_batch(space, {"goal": np.zeros((3, 0)), "pose": np.zeros((3, 2))})
     assert not single and parts["goal"].shape == (3, 0)
 
 
@@ -192,8 +192,8 @@ def test_parts_of_observations_may_be_empty():
 )
 def test_integers_that_do_not_fit_the_space_are_rejected(space, obs, expected):
     with pytest.raises(ValueError, match=f"has values from {obs.min()} to {obs.max()}; expected values of {expected}"):
-        batch_of(space, obs)
-    parts, single = batch_of(space, np.array([[0, 1]]))
+        as_batch(space, obs)
+    parts, single = as_batch(space, np.array([[0, 1]]))
     assert not single and parts[""].dtype == space.dtype
 
 
@@ -263,12 +263,12 @@ def test_a_kind_of_networks_that_this_version_does_not_know(saved, tmp_path):
     ids=str,
 )
 def test_spaces_as_plain_values(space):
-    assert space_of(json.loads(json.dumps(record_of(space)))) == space
+    assert space_from_record(json.loads(json.dumps(space_to_record(space)))) == space
 
 
 def test_invalid_space_descriptions_are_rejected():
     with pytest.raises(ValueError, match="Text.* cannot be stored; expected Box"):
-        record_of(gym.spaces.Text(3))
+        space_to_record(gym.spaces.Text(3))
     for record in ({}, {"kind": "Box"}, {"kind": "Bag"}, {"kind": "Dict", "parts": 3}):
         with pytest.raises(ValueError, match="is not a valid space"):
-            space_of(record)
+            space_from_record(record)

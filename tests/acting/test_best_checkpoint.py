@@ -13,11 +13,11 @@ import custom_training
 import interreplay
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.studies.study_folder import TrialFolder
 from interreplay.experiments.training import train_loop
 from interreplay.experiments.tune.study_run import StudyRun
-from interreplay.runs.checkpoints import Best, best_checkpoints, best_of, read_best, return_in
+from interreplay.runs.checkpoints import BestReturn, best_checkpoints, find_best, find_return, read_best
 from interreplay.runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -40,15 +40,17 @@ def scored(monkeypatch):
 
     def found(result, evaluations):
         assert evaluations
-        return Best(True, SCORES[result["env_steps"]])
+        return BestReturn(True, SCORES[result["env_steps"]])
 
-    monkeypatch.setattr(train_loop, "return_in", found)
+    monkeypatch.setattr(train_loop, "find_return", found)
 
 
 @pytest.fixture(scope="module")
 def of_scores(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(train_loop, "return_in", lambda result, evaluations: Best(True, SCORES[result["env_steps"]]))
+        patched.setattr(
+            train_loop, "find_return", lambda result, evaluations: BestReturn(True, SCORES[result["env_steps"]])
+        )
         return train(tmp_path_factory.mktemp("runs"))
 
 
@@ -66,7 +68,7 @@ def test_the_best_checkpoint_is_kept_next_to_the_newest(run, capsys):
     assert names(run) == ["best_checkpoint_00000300", "checkpoint_00000600"]
     best = run / "best_checkpoint_00000300"
     assert json.loads((best / "best.json").read_text()) == {"evaluated": True, "value": -100.0, "env_steps": 300}
-    assert RunFolder(run).best() == Best(True, -100.0) and best_of(run) == best.absolute()
+    assert RunFolder(run).best() == BestReturn(True, -100.0) and find_best(run) == best.absolute()
     assert json.loads((best / "settings.json").read_text())["keep_best"] is True
     policy = interreplay.load_policy(run, best=True)
     assert policy.about["checkpoint"] == str(best)
@@ -108,7 +110,7 @@ def test_training_returns_count_without_evaluations(tmp_path):
     rows = [*csv.DictReader((run / "progress.csv").open())]
     returns = {int(float(r["env_steps"])): float(r["env_runners/episode_return_mean"] or "nan") for r in rows}
     known = {steps: value for steps, value in returns.items() if value == value}
-    assert known and read_best(best) == Best(False, pytest.approx(max(known.values())))
+    assert known and read_best(best) == BestReturn(False, pytest.approx(max(known.values())))
     assert best.name == f"best_checkpoint_{max(known, key=known.get):08d}"
 
 
@@ -116,7 +118,7 @@ def test_training_returns_count_without_evaluations(tmp_path):
 def test_no_best_checkpoint_with_keep_best_false(tmp_path, capsys):
     run = train(tmp_path, "--keep_best", "False", "--total_env_steps", "200")
     assert names(run) == ["checkpoint_00000200"] and ", best" not in capsys.readouterr().out.splitlines()[-1]
-    for act in (lambda: interreplay.load_policy(run, best=True), lambda: best_of(run)):
+    for act in (lambda: interreplay.load_policy(run, best=True), lambda: find_best(run)):
         with pytest.raises(UsageError, match="holds no best checkpoint; runs with --keep_best have one"):
             act()
     assert evaluate.main([str(run), "--best"]) == 2
@@ -141,23 +143,25 @@ def test_the_best_and_newest_checkpoint_share_files_if_equal(tmp_path, scored):
 
 @pytest.mark.slow
 def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path, scored):
-    settings = vars(settings_for(make_parser().given(LINE.split())))
+    settings = vars(resolve_settings(make_parser().given(LINE.split())))
     with StudyRun(tmp_path / "one", settings, 600) as run:
         assert [each["env_steps"] for each in run.results()] == [*range(100, 700, 100)]
     assert names(tmp_path / "one") == ["best_checkpoint_00000300", "checkpoint_00000600"]
-    assert best_of(tmp_path).parent.name == "one"
+    assert find_best(tmp_path).parent.name == "one"
     TrialFolder(tmp_path / "one").clear()  # as after an attempt without a usable checkpoint
     assert names(tmp_path / "one") == ["checkpoint_00000600"]
 
 
 def test_evaluations_count_before_training():
-    assert Best(True, -10.0) > Best(False, 100.0) and Best(True, 2.0) > Best(True, 1.0)
+    assert BestReturn(True, -10.0) > BestReturn(False, 100.0) and BestReturn(True, 2.0) > BestReturn(True, 1.0)
     result = {"env_runners": {"episode_return_mean": 3.0}}
-    assert return_in(result, evaluations=True) is None and return_in(result, evaluations=False) == Best(False, 3.0)
+    assert find_return(result, evaluations=True) is None and find_return(result, evaluations=False) == BestReturn(
+        False, 3.0
+    )
     result["evaluation"] = {"env_runners": {"episode_return_mean": -1.0}}
-    assert return_in(result, evaluations=True) == Best(True, -1.0)
-    assert return_in({"env_runners": {"episode_return_mean": float("nan")}}, evaluations=False) is None
-    assert return_in({}, evaluations=False) is None
+    assert find_return(result, evaluations=True) == BestReturn(True, -1.0)
+    assert find_return({"env_runners": {"episode_return_mean": float("nan")}}, evaluations=False) is None
+    assert find_return({}, evaluations=False) is None
 
 
 def test_the_best_of_several_runs(tmp_path):
@@ -169,4 +173,4 @@ def test_the_best_of_several_runs(tmp_path):
     broken = tmp_path / "four" / "best_checkpoint_00000100"
     broken.mkdir(parents=True)
     (broken / "best.json").write_text("{")
-    assert best_of(tmp_path).parent.name == "two" and read_best(broken) is None
+    assert find_best(tmp_path).parent.name == "two" and read_best(broken) is None

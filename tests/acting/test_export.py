@@ -15,12 +15,12 @@ import torch
 
 import interreplay
 from interreplay.acting import export as exporting
-from interreplay.acting.export import ExportError, drawn_observations
+from interreplay.acting.export import ExportError, draw_observations
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of
+from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder
 from tests.acting.acting_cases import CASES, built, stacked
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -166,10 +166,10 @@ def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypat
 
 def test_compared_observations_are_those_of_training(checkpoint):
     policy = interreplay.load_policy(checkpoint("uneven"))
-    drawn = drawn_observations(policy, 500, 0)[""]
+    drawn = draw_observations(policy, 500, 0)[""]
     assert drawn.dtype == np.float32 and drawn.shape == (500, 3)
     np.testing.assert_allclose(drawn.mean(axis=0), (100, -5, 0), atol=20)
-    pendulum = drawn_observations(interreplay.load_policy(checkpoint("SAC")), 500, 0)[""]
+    pendulum = draw_observations(interreplay.load_policy(checkpoint("SAC")), 500, 0)[""]
     assert -8 <= pendulum[:, 2].min() < -7.5 and 7.5 < pendulum[:, 2].max() <= 8
 
 
@@ -180,11 +180,11 @@ def test_rounding_of_convolutions_in_bfloat16_is_no_error():
     model = ALGORITHMS["IMPALA"].defaults | {"matrix_dtype": "float32", "normalize_observations": False}
     model |= {"hiddens": (32,), "encoder": "shallow", "conv_dtype": "bfloat16", "initial_weights": "orthogonal"}
     torch.manual_seed(0)
-    encoder, width = encoder_of(pixels, model)
-    nets = assembled(ARCHITECTURES["IMPALA"].make(width, actions, model, False), encoder, model)
+    encoder, width = build_encoder(pixels, model)
+    nets = assemble(ARCHITECTURES["IMPALA"].make(width, actions, model, False), encoder, model)
     nets.requires_grad_(False).actor.layers.bodies[0].weights[-1].mul_(200.0)  # as after training
     policy = TrainedPolicy(nets, pixels, actions)
     module = exporting.DeterministicPolicy(policy).eval()
-    parts = drawn_observations(policy, 50, 0)
-    found = exporting.compared(policy, lambda given: module(torch.from_numpy(given[""])).numpy(), parts)
+    parts = draw_observations(policy, 50, 0)
+    found = exporting.compare_actions(policy, lambda given: module(torch.from_numpy(given[""])).numpy(), parts)
     assert exporting.ROUNDING < found.difference < exporting.NARROW_ROUNDING

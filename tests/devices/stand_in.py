@@ -71,19 +71,19 @@ def run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation on the CPU tensors of its arguments."""
     name = operation._schema.name.partition("::")[2]
     if name not in CROSSING:
-        refuse_mixed(name, tensors_of(args[:1] if name in INDEXED else (args, kwargs)))
+        refuse_mixed(name, get_tensors(args[:1] if name in INDEXED else (args, kwargs)))
     to = kwargs.get("device")
     arguments = {key: HOST if key == "device" else value for key, value in kwargs.items()}
     found = operation(*tree_map(held, args), **tree_map(held, arguments))
     leaves = name == "_to_copy" and to is not None and torch.device(to).type == HOST.type
     if leaves or (name == "copy_" and not isinstance(args[0], CardTensor)):
         waits["copy to the processor"] += 1
-    elif name in WAITING or (name in INDEXED and any(each.dtype is torch.bool for each in tensors_of(args[1]))):
+    elif name in WAITING or (name in INDEXED and any(each.dtype is torch.bool for each in get_tensors(args[1]))):
         waits[name] += 1
     return found if leaves else as_given(operation, args, kwargs, found)
 
 
-def tensors_of(values: Any) -> list[torch.Tensor]:
+def get_tensors(values: Any) -> list[torch.Tensor]:
     """Return all tensors in nested lists, dicts and tuples."""
     return [value for value in tree_flatten(values)[0] if isinstance(value, torch.Tensor)]
 
@@ -102,7 +102,7 @@ def refuse_mixed(name: str, tensors: list[torch.Tensor]) -> None:
 
 def as_given(operation: Any, args: Any, kwargs: Any, found: Any) -> Any:
     """Return results as tensors of the stand-in; arguments that were changed in place are returned themselves."""
-    given = {id(held(value)): value for value in tensors_of((args, kwargs))}
+    given = {id(held(value)): value for value in get_tensors((args, kwargs))}
 
     def wrapped(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):

@@ -6,7 +6,7 @@ import torch
 
 from interreplay import Transitions
 from interreplay.diagnostics.batch_statistics import Diagnostics, describe
-from interreplay.diagnostics.correlation import BINS, age_ess, mean_cosine, mean_gap, same_share
+from interreplay.diagnostics.correlation import BINS, age_ess, mean_cosine, mean_gap, share_of_equal
 from replay_buffers import NMER, PER, Online, Uniform
 
 
@@ -53,7 +53,7 @@ def test_uniform_weights_are_all_effective_and_there_are_no_statistics_of_blends
 
 
 def test_shares_of_one_episode():
-    assert same_share(torch.tensor([1, 1, 2, 2])) == pytest.approx(2 / 6)
+    assert share_of_equal(torch.tensor([1, 1, 2, 2])) == pytest.approx(2 / 6)
     _, found = numbers(filled(Uniform))
     assert found["same_episode_expected"] == pytest.approx(49 / 399)
 

@@ -7,7 +7,7 @@ import torch
 from builders import HALF_CHEETAH, Episodes, make
 
 from interreplay.diagnostics.memory_estimate import estimate
-from interreplay.environments.spaces import columns_of_spaces
+from interreplay.environments.spaces import columns_from_spaces
 from replay_buffers import NMER, PER, Uniform
 
 BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete
@@ -26,7 +26,7 @@ SPACES = {
 
 def filled(kind: type, spaces: tuple, capacity: int):
     """Return a full buffer of rows of an environment with these spaces, in episodes of 250 rows."""
-    columns = columns_of_spaces(*spaces)
+    columns = columns_from_spaces(*spaces)
     shapes = {name[4:]: shape for name, (shape, _) in columns.items() if name.startswith("obs.")}
     dtypes = {name: torch.empty(0, dtype=dtype).numpy().dtype for name, (_, dtype) in columns.items()}
     episodes = Episodes(
@@ -81,14 +81,14 @@ def array_bytes(thing: object, seen: set | None = None) -> int:
 
 
 def test_columns_of_spaces():
-    columns = columns_of_spaces(*SPACES["goal"])
+    columns = columns_from_spaces(*SPACES["goal"])
     assert columns["obs.observation"] == ((10,), torch.float32) and columns["rewards"] == ((), torch.float32)
-    assert columns_of_spaces(*SPACES["image"])["obs"] == ((28, 28), torch.uint8)
-    assert columns_of_spaces(*SPACES["image"])["actions"] == ((), torch.int64)
+    assert columns_from_spaces(*SPACES["image"])["obs"] == ((28, 28), torch.uint8)
+    assert columns_from_spaces(*SPACES["image"])["actions"] == ((), torch.int64)
     whole = gym.spaces.Box(-3, 3, (2,), np.int32)
-    assert columns_of_spaces(whole, whole)["actions"] == ((2,), torch.float32), "stored in [−1, 1]"
+    assert columns_from_spaces(whole, whole)["actions"] == ((2,), torch.float32), "stored in [−1, 1]"
 
 
 def test_spaces_without_a_shape_are_rejected():
     with pytest.raises(ValueError, match="expected Box, Discrete"):
-        columns_of_spaces(gym.spaces.Text(5), DISCRETE(2))
+        columns_from_spaces(gym.spaces.Text(5), DISCRETE(2))

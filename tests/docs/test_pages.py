@@ -15,7 +15,7 @@ from interreplay.experiments.commands.lcer import SWITCHES, VALUES
 from interreplay.experiments.commands.main import COMMANDS
 from interreplay.experiments.flags.run_flags import CATALOGUE, FLAGS
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.setting_fields import accepted_by
+from interreplay.learning.setting_fields import get_accepted_values
 from interreplay.learning.settings import LoopSettings, ReplaySettings
 from interreplay.unrolls.mix_settings import TYPES, SourceSettings, make_mix
 from interreplay.unrolls.schema import CUSTOM, ORIGINAL, read
@@ -62,7 +62,7 @@ def test_defaults_are_accepted_by_flags_and_other_settings_are_marked(hook):
             value = field.default
             if isinstance(value, bool):
                 continue
-            read = accepted_by(field).read(hook.shown(field))
+            read = get_accepted_values(field).read(hook.shown(field))
             assert read == value or (isinstance(value, tuple) and tuple(read) == value), field.name
             marked = f"| {hook.IN_PYTHON}" in hook.line(field, "")
             assert marked == (field.name not in FLAGS), field.name

@@ -13,9 +13,9 @@ import pytest
 from interreplay import ModelBased
 from interreplay.experiments.commands import actor_learner, lcer, run_agent
 from interreplay.experiments.flags.original_flags import REMOVED
-from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, underscored
+from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, use_underscores
 from interreplay.experiments.flags.run_flags import FLAGS, GROUPS
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from tests.experiments.commands.parsers import PARSERS, RLLIB
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,18 +76,18 @@ def accept(words: list[str]) -> None:
         name = "experience export"
         rest = rest[1:]
     if name == "enjoy.py" and "--checkpoint" in rest:
-        rest = lcer.enjoyed(rest)
+        rest = lcer.translate_enjoy(rest)
     match SCRIPTS.get(name, name):
         case "train":
             given = make_parser().given(rest)
             if "resume" not in given and not re.search(r"my_|rewards\.py", " ".join(rest)):  # files of a user
-                settings_for(given)
+                resolve_settings(given)
         case "run_agent.py":
-            make_parser().given(run_agent.translated(rest))
+            make_parser().given(run_agent.translate(rest))
         case "train.py":
-            make_parser().given(lcer.translated(rest))
+            make_parser().given(lcer.translate(rest))
         case "main.py":
-            actor_learner.translated(actor_learner.read(rest))
+            actor_learner.translate(actor_learner.read(rest))
         case "study":
             PARSERS["study"].given(rest)
         case "submit.py":
@@ -95,9 +95,9 @@ def accept(words: list[str]) -> None:
             args = PARSERS["submit.py"].parse_args(rest[:cut])
             PARSERS["study"].given([str(args.study), *rest[cut + 1 :]])
         case "rllib":
-            RLLIB.parse_args([underscored(word) for word in rest])
+            RLLIB.parse_args([use_underscores(word) for word in rest])
         case known:
-            PARSERS[known].parse_args([underscored(word) for word in rest])
+            PARSERS[known].parse_args([use_underscores(word) for word in rest])
 
 
 @pytest.mark.parametrize(("page", "line"), PRINTED, ids=[f"{page.name}: {line}" for page, line in PRINTED])
@@ -180,7 +180,7 @@ def test_argument_parser_prints_the_flags(words, monkeypatch, capsys):
 def test_a_method_inside_another_one_is_written_as_the_page_shows_it():
     line = ["--buffer", "ModelBased", "--buffer_arg", 'real={"type": "LCER", "variant": "member"}']
     assert line[-1] in (ROOT / "docs" / "migration.md").read_text()
-    made = settings_for(make_parser().given(["--env", "Hopper-v5", *line]))
+    made = resolve_settings(make_parser().given(["--env", "Hopper-v5", *line]))
     assert made.buffer_args["real"] == {"type": "LCER", "variant": "member"}
 
 

@@ -158,7 +158,7 @@ def test_the_figures_of_paths_show_existing_files_and_are_current(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_hooks")
     figures = importlib.import_module("path_figures")
     for section, name in figures.SECTIONS.items():
-        steps = figures.steps_of(section)
+        steps = figures.read_steps(section)
         assert len(steps) >= 7
         assert [purpose for _, purpose in steps if len(purpose) > 72] == [], "longer texts leave the picture"
         places = [

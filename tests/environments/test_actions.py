@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.acting.export import DeterministicPolicy, compared
+from interreplay.acting.export import DeterministicPolicy, compare_actions
 from interreplay.acting.trained_policy import TrainedPolicy
-from interreplay.environments.actions import actions_of
+from interreplay.environments.actions import make_actions
 
 
 @pytest.mark.parametrize(("low", "high", "dtype"), [(-3, 3, np.int32), (0, 10, np.int64), (-128, 127, np.int8)])
 def test_integer_actions_are_rounded_and_reach_all_values(low, high, dtype):
-    actions = actions_of(gym.spaces.Box(low, high, (1,), dtype))
+    actions = make_actions(gym.spaces.Box(low, high, (1,), dtype))
     stored = np.linspace(-1, 1, 100_001, dtype=np.float32)[:, None]
     made = actions.to_env(stored)
     assert made.dtype == dtype
@@ -23,14 +23,14 @@ def test_integer_actions_are_rounded_and_reach_all_values(low, high, dtype):
 
 def test_integer_parts_of_nested_actions_are_rounded():
     space = gym.spaces.Dict({"a": gym.spaces.Box(-3, 3, (1,), np.int32), "b": gym.spaces.Box(-1, 1, (1,))})
-    made = actions_of(space).to_env(np.float32([[0.9, 0.25]]))
+    made = make_actions(space).to_env(np.float32([[0.9, 0.25]]))
     assert made["a"].dtype == np.int32 and made["a"].item() == 3
     assert made["b"].item() == 0.25
 
 
 def test_parts_of_nested_actions_may_be_empty():
     space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (0,)), "b": gym.spaces.Box(-1, 1, (1,))})
-    made = actions_of(space).to_env(np.float32([[0.5], [0.25]]))
+    made = make_actions(space).to_env(np.float32([[0.5], [0.25]]))
     assert made["a"].shape == (2, 0) and made["b"].tolist() == [[0.5], [0.25]]
 
 
@@ -63,5 +63,5 @@ def test_integer_parts_of_actions_are_rounded_as_by_the_policy():
     policy = TrainedPolicy(nets, gym.spaces.Box(-1, 1, (3,)), gym.spaces.Dict(parts))
     module = DeterministicPolicy(policy)
     obs = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-    found = compared(policy, lambda given: module(torch.from_numpy(given[""])).numpy(), {"": obs})
+    found = compare_actions(policy, lambda given: module(torch.from_numpy(given[""])).numpy(), {"": obs})
     assert found.difference < 1e-5

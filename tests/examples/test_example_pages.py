@@ -31,9 +31,9 @@ def test_every_example_has_a_page_of_its_cells(pages):
     assert {path.stem for path in PAGES.glob("*.md")} == {script.stem for script in scripts}
     for script in scripts:
         text, place = (PAGES / f"{script.stem}.md").read_text(), 0
-        for cell in pages.notebooks.notebook_of(script).cells:
-            shown = pages.text_of(cell).partition("\n")[2] if place == 0 else pages.text_of(cell)
-            part = pages.code_of(cell) if cell.cell_type == "code" else shown.strip()
+        for cell in pages.notebooks.make_notebook(script).cells:
+            shown = pages.format_text(cell).partition("\n")[2] if place == 0 else pages.format_text(cell)
+            part = pages.format_code(cell) if cell.cell_type == "code" else shown.strip()
             assert part in text[place:], f"make pages ARGS={script.stem}"
             place = text.index(part, place) + len(part)
 

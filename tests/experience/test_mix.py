@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import make, same_sample
+from builders import make, require_same_samples
 
 from interreplay import Mix
 from interreplay.experience import Replay, Shares, make_source, resolve_source
@@ -84,7 +84,7 @@ def test_a_mix_of_one_source_is_that_source(kind):
         for source in (alone, mix):
             source.add(make(40, seed=number))
         for one, other in zip(alone.batches(16, 3), mix.batches(16, 3), strict=True):
-            same_sample(one, other)
+            require_same_samples(one, other)
             assert (other.origins == 0).all() and (other.write_count == one.write_count).all()
             errors = torch.linspace(-1, 3, 16)
             alone.update(one, errors)
@@ -109,12 +109,12 @@ def test_rows_come_from_the_source_that_they_name():
     assert sample.origins.bincount().tolist() == [10, 30]
     assert len(sample) == 40 and len(mix) == 120 == mix.capacity
     for number, name in enumerate("ab"):
-        rows, mask = sample.of(number)
+        rows, mask = sample.select_source(number)
         stored = mix.sources[name].read(rows.slots)
         kept = torch.ones(len(rows), dtype=torch.bool) if rows.mix is None else rows.mix == 1
         assert kept.any() and torch.equal(rows.transitions.rewards[kept], stored.rewards[kept])
         assert torch.equal(sample.weights[mask], rows.weights)
-    first, _ = sample.of(0)
+    first, _ = sample.select_source(0)
     assert (first.mix == 1).all() and (first.neighbor_slots == -1).all()  # PER does not blend
     assert float(sample.probabilities[sample.origins == 0].max()) < 1 / 60  # a quarter of the batch is from PER
 
@@ -126,7 +126,7 @@ def test_errors_go_back_to_the_source_that_drew_the_row():
     errors = 1.0 + torch.arange(20)
     mix.update(sample, errors)
     for number, name in enumerate("ab"):
-        rows, mask = sample.of(number)
+        rows, mask = sample.select_source(number)
         expected = torch.ones(60)
         for slot, error in zip(rows.slots.tolist(), errors[mask].tolist(), strict=True):
             expected[slot] = error + 1e-6
@@ -159,7 +159,7 @@ def test_batches_are_split_by_buffers():
     mix = Mix({"x": Uniform(capacity=20, seed=1), "y": NMER(capacity=20, seed=3, k=2)}, {"x": 0.25})
     mix.add(make(20))
     sample = mix.sample(16)
-    parts = list(mix.by_buffer(sample, torch.arange(16.0)))
+    parts = list(mix.split_by_buffer(sample, torch.arange(16.0)))
     assert [(name, buffer, len(rows)) for name, buffer, rows, _ in parts] == [
         ("x", mix.sources["x"], 4),
         ("y", mix.sources["y"], 12),
@@ -186,7 +186,7 @@ def test_a_state_continues_bit_for_bit():
     one.anneal(0.5)
     other.load_state_dict(one.state_dict())
     for _ in range(4):
-        same_sample(one.sample(7), other.sample(7))
+        require_same_samples(one.sample(7), other.sample(7))
     with pytest.raises(ValueError, match=r"the state has the sources \['a', 'b'\]; expected \['c'\]"):
         Mix({"c": "PER"}, capacity=60).load_state_dict(one.state_dict())
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from builders import identical, make, same_sample, same_state
+from builders import identical, make, require_same_samples, same_state
 from kept_rows import SPACES, episodes_of, fill
 
 from interreplay import Mix, ModelBased
@@ -93,7 +93,7 @@ def test_recorded_rows_are_real_rows_as_if_they_had_been_collected_before(tmp_pa
         each.add(new)
     assert len(made.real) == 55
     for batch, other in zip(made.batches(16, 3), filled.batches(16, 3), strict=True):
-        same_sample(batch, other)
+        require_same_samples(batch, other)
         assert (batch.origins == 1).any()
 
 
@@ -177,7 +177,7 @@ def test_the_schedules_of_generated_rows_continue_when_their_buffer_grows():
 def test_a_fit_takes_no_row_twice_and_at_most_so_many():
     made = source(fit_rows=15)
     made.add(rows(40))
-    slots = made.imagination._stored(made.real, np.random.default_rng(0))
+    slots = made.imagination._choose_fit_rows(made.real, np.random.default_rng(0))
     assert len(slots) == 15 == len(slots.unique())
 
 
@@ -218,13 +218,13 @@ def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
         for seed in range(6, 12):
             for made in (two, three):
                 made.add(rows(10, seed=seed))
-            same_sample(two.sample(7), three.sample(7))
+            require_same_samples(two.sample(7), three.sample(7))
     two.load_state_dict(one.state_dict())
     for seed in range(6, 12):
         for made in (one, two):
             made.add(rows(10, seed=seed))
         mine, other = one.sample(7), two.sample(7)
-        same_sample(mine, other)
+        require_same_samples(mine, other)
         one.update(mine, torch.ones(7))
         two.update(other, torch.ones(7))
     assert one.statistics().keys() == two.statistics().keys()
@@ -427,6 +427,6 @@ def test_a_seed_repeats_everything_and_sources_differ():
     for each in made:
         each.add(rows(30))
     first, again, other = (each.sample(20) for each in made)
-    same_sample(first, again)
+    require_same_samples(first, again)
     assert not torch.equal(first.slots, other.slots)
     assert isinstance(made[0].virtual, Uniform)

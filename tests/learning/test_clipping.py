@@ -11,7 +11,7 @@ import interreplay.rllib
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.normalization import Normalized
+from interreplay.learning.networks.normalization import NormalizedEncoder
 from interreplay.learning.update import clip_gradients, views
 from interreplay.transitions import Transitions
 
@@ -84,7 +84,7 @@ def test_views_require_flat_observations():
 
 def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
     rng = torch.Generator().manual_seed(0)
-    encoder = Normalized(Flat(), torch.ones(3, dtype=torch.bool))
+    encoder = NormalizedEncoder(Flat(), torch.ones(3, dtype=torch.bool))
     encoder.observe(torch.randn(50, 3, generator=rng) * 4 + 7)
     obs, next_obs = (torch.randn(6, 3, generator=rng) for _ in range(2))
     ones = torch.ones(6)

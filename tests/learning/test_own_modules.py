@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from interreplay.learning.listed.networks import ListedValues, list_actor_and_critics
-from interreplay.learning.networks.encoders import Flat, example_of, make_encoder
+from interreplay.learning.networks.encoders import Flat, make_encoder, make_example
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
@@ -147,7 +147,7 @@ def test_encoders_are_checked():
     ],
 )
 def test_the_example_of_a_space_is_stored_as_observations_are(space, expected):
-    torch.testing.assert_close(example_of(space), expected, rtol=0, atol=0)
+    torch.testing.assert_close(make_example(space), expected, rtol=0, atol=0)
 
 
 def test_encoders_of_policies_with_a_value():

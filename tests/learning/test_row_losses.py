@@ -8,7 +8,7 @@ import torch
 from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
 from interreplay.learning.actor_critic.sac import SACUpdate
-from interreplay.learning.losses import PAL, ByRows, Huber, Squared, make_loss
+from interreplay.learning.losses import PAL, Huber, RowwiseLoss, Squared, make_loss
 from interreplay.learning.update import Batch
 from tests.learning.batches import N, batch
 from tests.learning.update_cases import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
@@ -73,16 +73,16 @@ def test_losses_with_invalid_arguments_are_rejected(choice, message):
 
 
 def test_by_rows_is_each_loss_of_its_rows():
-    loss = ByRows(((12, PAL(0.4)), (8, Huber(1.0)), (N - 20, Squared())))
+    loss = RowwiseLoss(((12, PAL(0.4)), (8, Huber(1.0)), (N - 20, Squared())))
     parts = [PAL(0.4).values(ERRORS[:, :12]), Huber(1.0).values(ERRORS[:, 12:20]), Squared().values(ERRORS[:, 20:])]
     torch.testing.assert_close(loss.values(ERRORS), torch.cat(parts, dim=1))
-    assert loss.of_rows(slice(10, 15)) == ByRows(((2, PAL(0.4)), (3, Huber(1.0)), (0, Squared())))
+    assert loss.select_rows(slice(10, 15)) == RowwiseLoss(((2, PAL(0.4)), (3, Huber(1.0)), (0, Squared())))
     mask = torch.arange(N) % 2 == 0
-    assert loss.of_rows(mask) == ByRows(((6, PAL(0.4)), (4, Huber(1.0)), (N // 2 - 10, Squared())))
+    assert loss.select_rows(mask) == RowwiseLoss(((6, PAL(0.4)), (4, Huber(1.0)), (N // 2 - 10, Squared())))
 
 
 def test_what_rows_leave_open_is_the_algorithms_own():
-    open_ended = ByRows(((4, None), (N - 4, Huber(1.0))))
+    open_ended = RowwiseLoss(((4, None), (N - 4, Huber(1.0))))
     whole = open_ended.or_else(Squared())
     expected = [Squared().values(ERRORS[:, :4]), Huber(1.0).values(ERRORS[:, 4:])]
     torch.testing.assert_close(whole.values(ERRORS), torch.cat(expected, dim=1))
@@ -96,9 +96,9 @@ def test_joined_batches_keep_their_losses_and_weights():
         return Sample(rows, index, ones, index - index - 1, None, ones, 100, **more)
 
     mixed = JoinedSample([sample(5), sample(7, critic_loss=Huber(1.0), actor_weights=torch.full((7,), 2.0))], [0, 1])
-    assert mixed.critic_loss == ByRows(((5, None), (7, Huber(1.0))))
+    assert mixed.critic_loss == RowwiseLoss(((5, None), (7, Huber(1.0))))
     assert mixed.actor_weights.tolist() == [1.0] * 5 + [2.0] * 7
-    assert mixed.of(1)[0].critic_loss == Huber(1.0)
+    assert mixed.select_source(1)[0].critic_loss == Huber(1.0)
     assert JoinedSample([sample(5), sample(3)], [0, 1]).critic_loss is None
 
 

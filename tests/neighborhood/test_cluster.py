@@ -58,7 +58,7 @@ def check_lists(storage: Storage, clustering) -> None:
     n = len(storage)
     assert (cluster[:n] >= 0).all() and (cluster[n:] == -1).all()
     for number in range(len(members.size)):
-        assert sorted(members.of(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
+        assert sorted(members.get_members(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
 
 
 def check_moments(storage: Storage, clustering, rtol: float = 1e-4) -> None:

@@ -71,7 +71,7 @@ def test_ranked_equals_sorting(m, levels):
     distances = np.random.default_rng(m).integers(0, levels, (4, m)).astype(np.float32)  # few levels: many ties
     for rank in (0, 5, 127, 128):
         if rank < m:
-            assert (searches.ranked(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()
+            assert (searches.select_rank(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()
 
 
 def test_exact_search_with_added_and_removed_rows():

@@ -10,8 +10,8 @@ import torch
 import interreplay
 import interreplay.rllib as ours
 from interreplay.acting.export import export
-from interreplay.environments.actions import BoxActions, actions_of
-from interreplay.environments.spaces import flat_actions, leaves, named_parts
+from interreplay.environments.actions import BoxActions, make_actions
+from interreplay.environments.spaces import flat_actions, leaves, name_parts
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.evaluation.play import watch
@@ -53,7 +53,7 @@ def made(name, trainer="SAC", buffer="Uniform", **arguments):
 @pytest.mark.parametrize("name", ACTIONS)
 def test_each_part_has_its_own_bounds(name, normalized):
     space = ACTIONS[name]
-    actions = actions_of(space, normalized)
+    actions = make_actions(space, normalized)
     size = gym.spaces.flatdim(space)
     kept = np.random.default_rng(0).uniform(-1, 1, (5, size))
     given = actions.to_env(kept)
@@ -63,7 +63,7 @@ def test_each_part_has_its_own_bounds(name, normalized):
         column = kept[:, begin : begin + gym.spaces.flatdim(part)].reshape(5, *part.shape)
         scaled = part.low + (column + 1) / 2 * (part.high - part.low)
         expected = scaled if normalized else np.clip(column, part.low, part.high)
-        np.testing.assert_allclose(named_parts(given)[name], expected, atol=1e-6)
+        np.testing.assert_allclose(name_parts(given)[name], expected, atol=1e-6)
         begin += gym.spaces.flatdim(part)
     assert begin == size
     assert np.allclose(actions.flat(given), BoxActions(flat_actions(space), normalized).to_env(kept))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from argument_parser import settings_for
+from argument_parser import resolve_settings
 from interreplay.experiments.training.build import algorithm_settings, configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck, Random
@@ -93,7 +93,7 @@ def bound_of(trainer):
 @pytest.mark.parametrize("trainer", CONFIGS)
 def test_regularization_settings_are_flags_of_every_trainer(trainer):
     line = {"trainer": trainer, "actor_l2": 0.1, "critic_l2": 0.2, bound_of(trainer): 0.3, "horizon": 50}
-    made = configure(f"{trainer}Config", settings_for(line))
+    made = configure(f"{trainer}Config", resolve_settings(line))
     update = made.build_algo().learner.update_rule
     assert (getattr(update.settings, bound_of(trainer)), made.env_config) == (0.3, {"max_episode_steps": 50})
     assert [update.optimizers[name].param_groups[0]["weight_decay"] for name in ("actor", "critic")] == [0.1, 0.2]
@@ -121,7 +121,7 @@ def test_elite_compares_actions_and_rejects_kl(trainer):
 
 @pytest.mark.parametrize("trainer", CONFIGS)
 def test_command_line_defaults_equal_the_configurations(trainer):
-    settings = settings_for({"trainer": trainer, "env": "HalfCheetah-v5"})
+    settings = resolve_settings({"trainer": trainer, "env": "HalfCheetah-v5"})
     made = CONFIGS[trainer]()
     for name, value in algorithm_settings(settings).items():
         assert (tuple(value) if name == "hiddens" else value) == getattr(made, name), name

@@ -166,7 +166,7 @@ def test_evaluation_uses_the_most_likely_action(tmp_path):
     algorithm = config().build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
-    acting = load.built(load.saved_config(tmp_path / "c"))
+    acting = load.build_algorithm(load.read_config(tmp_path / "c"))
     load.restore(acting, tmp_path / "c")
     module, obs = acting.get_module(), torch.randn(5, 4)
     with torch.no_grad():

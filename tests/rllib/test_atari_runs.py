@@ -10,9 +10,9 @@ import torch
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.relabeled import WRAPPER
-from interreplay.environments.wrapped import named
+from interreplay.environments.wrapped import make_id
 from interreplay.experiments.commands.train import main
-from interreplay.learning.networks.convolutions import body_of
+from interreplay.learning.networks.convolutions import get_body
 from interreplay.rllib import DQNConfig
 from tests.rllib.test_checkpoints import assert_same_run
 
@@ -81,7 +81,7 @@ class Costs(gym.Wrapper):
 
 @pytest.mark.slow
 def test_rewards_and_terminations_of_wrappers_are_stored():
-    name, arguments = named("ALE/Breakout-v5", {}, [{"type": f"{__name__}:Costs"}])
+    name, arguments = make_id("ALE/Breakout-v5", {}, [{"type": f"{__name__}:Costs"}])
     algorithm = config().environment(name, env_config=arguments).build_algo()
     rows = algorithm.env_runner.collect(45, random_actions=True)
     assert set(rows.rewards.tolist()) <= {-2.0, -1.0} and rows.terminated[[19, 39]].all()
@@ -96,7 +96,7 @@ def costly_lives(obs, action, next_obs, reward, terminated, truncated):
 @pytest.mark.parametrize("outer", [False, True], ids=["games", "wrapped_games"])
 def test_relabeled_rewards_are_stored_and_scores_are_those_of_the_game(outer):
     wrappers = [{"type": f"{__name__}:Costs"}] * outer + [{"type": WRAPPER, "function": f"{__name__}:costly_lives"}]
-    name, arguments = named("ALE/Breakout-v5", {}, wrappers)
+    name, arguments = make_id("ALE/Breakout-v5", {}, wrappers)
     algorithm = config().environment(name, env_config=arguments).build_algo()
     rows = algorithm.env_runner.collect(300, random_actions=True)
     stored = set(rows.rewards.tolist())
@@ -130,7 +130,7 @@ def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
 
 def test_the_encoder_of_games_is_natures():
     space = find_environment("ALE/Pong-v5").observation_space
-    chosen, named = body_of(space, "auto"), body_of(space, "nature")
+    chosen, named = get_body(space, "auto"), get_body(space, "nature")
     shapes = lambda body: [tuple(p.shape) for p in body.parameters()]
     assert shapes(chosen) == shapes(named) and shapes(chosen)[0] == (32, 4, 8, 8)
 

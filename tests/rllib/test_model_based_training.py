@@ -7,8 +7,8 @@ import torch
 
 from interreplay import ModelBased
 from interreplay.experiments.commands.main import main
-from interreplay.experiments.commands.preparation import prepared
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.commands.preparation import prepare
+from interreplay.experiments.flags.training_flags import resolve_settings
 from tests.rllib.small_runs import config, continued, run, same, weights
 
 QUICK = {
@@ -88,18 +88,18 @@ def test_invalid_commands_are_rejected_in_one_line(tmp_path, capsys):
 
 def test_the_check_before_a_run_knows_the_environment_and_leaves_the_connection_to_the_run(tmp_path):
     given = {"env": "Hopper-v5", "buffer": "ModelBased", "buffer_size": 1_000, "output_dir": str(tmp_path)}
-    model = prepared(given, [], None).source.imagination
-    assert model.context is None and model.most_rows == 15 * model.rows_of(1)
+    model = prepare(given, [], None).source.imagination
+    assert model.context is None and model.most_rows == 15 * model.count_rows(1)
 
 
 def test_the_preset_is_that_of_the_paper():
     for env, length, ratio in (("HalfCheetah-v5", 1, 40), ("Hopper-v5", 15, 20), ("InvertedPendulum-v5", 1, 10)):
-        settings = settings_for({"env": env, "preset": "mbpo"})
+        settings = resolve_settings({"env": env, "preset": "mbpo"})
         assert settings.buffer == "ModelBased" and settings.updates_per_step == ratio
         made = ModelBased(**settings.buffer_args)
         context = {"environment": env, "environment_arguments": {}, "compute_terminated": None, "device": None}
         made.connect(SimpleNamespace(**context))
         assert made.imagination.most_rows == 4 * 100_000 * length
         assert made.shares.current["real"] == 0.05
-    other = settings_for({"env": "Hopper-v5", "preset": "mbpo", "buffer_arg": [("real", "NMER")]})
+    other = resolve_settings({"env": "Hopper-v5", "preset": "mbpo", "buffer_arg": [("real", "NMER")]})
     assert other.buffer_args["real"] == "NMER"

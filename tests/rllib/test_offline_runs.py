@@ -10,8 +10,8 @@ from offline_data import episodes, minari_dataset
 from interreplay import Mix
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.train import main
-from interreplay.experiments.flags.replay_flags import source_of
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.replay_flags import describe_source
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.training.build import configure
 from interreplay.runs import state_files
 from interreplay.runs.state_files.arrays import encode
@@ -122,7 +122,7 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, ca
 
 def test_recorded_rows_of_a_model_are_additional_real_rows():
     words = "--buffer ModelBased --buffer_arg members=2 --offline_data one,other --offline_where newest=9"
-    kind, arguments = source_of(settings_for(make_parser().given(words.split())))
+    kind, arguments = describe_source(resolve_settings(make_parser().given(words.split())))
     recorded = {"data": ["one", "other"], "where": "newest=9", "relabel": None}
     assert kind == "ModelBased" and (arguments["recorded"], arguments["members"]) == (recorded, 2)
 
@@ -149,7 +149,7 @@ ALONE = "--updates 9 --offline-data x --total_env_steps 0"
 )
 def test_flags_that_do_not_fit(words, message):
     with pytest.raises(UsageError, match=message) as error:
-        settings_for(make_parser().given(words.split()))
+        resolve_settings(make_parser().given(words.split()))
     assert "\n" not in str(error.value)
 
 
@@ -176,7 +176,7 @@ def test_unsuitable_data_is_rejected_in_one_line(name, tmp_path, capsys, words, 
 @pytest.mark.slow
 def test_the_preset_of_rlpd(name):
     words = ["--preset", "rlpd", "--env", "Pendulum-v1", "--offline-data", f"minari:{name}", "--hiddens", "8"]
-    settings = settings_for(make_parser().given([*words, "--learning_starts", "30", "--train_batch_size", "8"]))
+    settings = resolve_settings(make_parser().given([*words, "--learning_starts", "30", "--train_batch_size", "8"]))
     made = configure("SACConfig", settings)
     assert made.replay_buffer_config["shares"] == {"offline": (0.5, 0.5)}
     algorithm = made.training(steps_per_iteration=33).evaluation(evaluation_interval=None).build_algo()

@@ -8,7 +8,7 @@ import torch
 
 from interreplay.rllib import DQNConfig
 from interreplay.rllib.env_runner.remote import ALIGNMENT, pack, unpack
-from interreplay.transitions import Transitions, grouped
+from interreplay.transitions import Transitions, group_columns
 
 
 def made(n: int, goals: bool) -> Transitions:
@@ -28,7 +28,7 @@ def made(n: int, goals: bool) -> Transitions:
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
 def test_unpacking_restores_packed_transitions(n, goals):
     rows = made(n, goals)
-    back = Transitions(**grouped(unpack(pickle.loads(pickle.dumps(pack(rows.columns()))))))
+    back = Transitions(**group_columns(unpack(pickle.loads(pickle.dumps(pack(rows.columns()))))))
     for field in ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "episode", "extras"):
         old, new = (getattr(value, field) for value in (rows, back))
         pairs = [(old[k], new[k]) for k in old] if isinstance(old, dict) else [(old, new)]

@@ -42,7 +42,7 @@ def test_an_unroll_in_one_pass_equals_single_steps():
     torch.manual_seed(0)
     memory, rows, live = Memory(3, 5), torch.randn(7, 2, 3), torch.rand(6, 2) > 0.3
     state = {name: torch.randn(2, 5) for name in ("h", "c")}
-    found, now = memory.unrolled(rows, state, live), state
+    found, now = memory.unroll(rows, state, live), state
     for t in range(7):
         expected, now = memory.step(rows[t], now)
         torch.testing.assert_close(found[t], expected)

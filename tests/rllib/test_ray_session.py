@@ -138,7 +138,7 @@ def test_a_long_temporary_path_is_replaced(parent, monkeypatch):
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     monkeypatch.setattr(ray_session.atexit, "register", lambda *_: None)
-    folder = Path(ray_session.private_folder())
+    folder = Path(ray_session.make_private_folder())
     try:
         session = folder / "session_2026-11-21_22-25-09_123456_4194304" / "sockets" / "plasma_store.1"
         assert len(os.fsencode(session)) <= 107 and not list(deep.iterdir())

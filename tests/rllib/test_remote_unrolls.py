@@ -129,7 +129,7 @@ def test_a_missing_answer_fails_only_after_the_limit(monkeypatch):
     monkeypatch.setattr(collectors.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
     monkeypatch.setattr(collectors.ray, "get", lambda answer: f"{answer} answer")
-    requests = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "handle"}), 1, 8.0)
+    requests = collectors.Requests(SimpleNamespace(get_handles=lambda: {1: "handle"}), 1, 8.0)
     requests.send(lambda handle: "late", 0)
     assert requests.receive() == "late answer"
 
@@ -137,7 +137,7 @@ def test_a_missing_answer_fails_only_after_the_limit(monkeypatch):
 def test_an_outdated_request_is_awaited_first(monkeypatch):
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
     monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
-    requests = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "slow", 2: "quick"}), 1, None)
+    requests = collectors.Requests(SimpleNamespace(get_handles=lambda: {1: "slow", 2: "quick"}), 1, None)
     requests.send(lambda handle: handle, 3)
     assert requests.receive(oldest=3) == "quick"
     requests.send(lambda handle: handle, 9)
@@ -149,7 +149,7 @@ def test_answers_of_a_runner_are_taken_in_request_order(monkeypatch):
     """If several answers are available, `ray.wait` returns any of them."""
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
     monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
-    requests = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "one", 2: "two"}), 2, None)
+    requests = collectors.Requests(SimpleNamespace(get_handles=lambda: {1: "one", 2: "two"}), 2, None)
     numbers = iter(range(4))
     requests.send(lambda handle: (handle, next(numbers)), 0)
     found = [requests.receive() for _ in range(4)]

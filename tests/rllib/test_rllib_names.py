@@ -11,7 +11,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 
 from interreplay.errors import UsageError
-from interreplay.experiments.rllib_command.experiments import config_for, configured
+from interreplay.experiments.rllib_command.experiments import configure, make_default_config
 from interreplay.rllib import C51Config, DQNConfig, RainbowConfig, ReplayBuffer, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import BUFFERS, NAMES
 
@@ -89,10 +89,10 @@ def test_all_rejected_and_unknown_names_are_in_one_message():
         assert "use actor_lr, critic_lr and alpha_lr" in str(caught.value)
         assert "has no setting 'tauu'; did you mean tau?" in str(caught.value)
     with pytest.raises(UsageError) as caught:
-        configured(config_for("SAC", "Pendulum-v1", str), wrong)
+        configure(make_default_config("SAC", "Pendulum-v1", str), wrong)
     assert all(name in str(caught.value) for name in wrong)
     with pytest.raises(UsageError, match=r"PPO has no setting 'gama'; did you mean gamma\?; PPO has no setting 'tauu'"):
-        configured(config_for("PPO", "CartPole-v1", str), {"gama": 1, "tauu": 1})
+        configure(make_default_config("PPO", "CartPole-v1", str), {"gama": 1, "tauu": 1})
 
 
 def test_settings_that_would_be_ignored_are_in_one_message():

@@ -9,8 +9,8 @@ from ray.tune.registry import get_trainable_cls
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError
-from interreplay.experiments.rllib_command.experiments import config_for, configured, trial_name
-from interreplay.experiments.rllib_command.main import asked_for, main, make_parser
+from interreplay.experiments.rllib_command.experiments import configure, make_default_config, trial_name
+from interreplay.experiments.rllib_command.main import main, make_parser, read_experiments
 from interreplay.rllib import SAC, IMPALAConfig, SACConfig, TD3Config
 from interreplay.rllib.stock.configs import DOTTED, StockSACConfig
 
@@ -77,12 +77,12 @@ def test_an_open_search_space_cannot_be_built():
 )
 def test_the_command_checks_every_choice_of_a_search_space(run, replay):
     words = ["train", "--run", run, "--env", "Pendulum-v1", "--config", str({"replay_buffer_config": replay})]
-    (experiment,) = asked_for(make_parser().parse_args(words))
-    config = configured(config_for(experiment.run, experiment.env, str), experiment.config)
+    (experiment,) = read_experiments(make_parser().parse_args(words))
+    config = configure(make_default_config(experiment.run, experiment.env, str), experiment.config)
     found = of_trials(config)
     assert [each.get("buffer", each["type"]) for each in found] == ["NMER", "PER"]
     with pytest.raises(UsageError, match="no replay buffer 'NMERR'"):
-        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"type": "NMERR"}})
+        configure(make_default_config("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"type": "NMERR"}})
 
 
 def test_registering_our_algorithms_keeps_rllibs_names():

@@ -9,7 +9,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 import replay_buffers
 from interreplay.errors import NonFiniteError
 from interreplay.rllib import SACConfig
-from interreplay.rllib.env_runner.runner_state import success_of
+from interreplay.rllib.env_runner.runner_state import read_success
 from interreplay.selection import Prioritized
 from tests.rllib.small_runs import config, run, same, weights
 
@@ -84,7 +84,7 @@ class Succeeding(failing_envs.Counting):
     ],
 )
 def test_values_of_success(info, expected):
-    success = success_of(info)
+    success = read_success(info)
     assert success is None if expected is None else bool(success) == expected
 
 

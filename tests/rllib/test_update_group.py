@@ -10,7 +10,7 @@ from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.update import Batch
 from interreplay.rllib import DQNConfig, SACConfig
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.update_group import UpdateGroup, on_one_device
+from interreplay.rllib.algorithms.update_group import UpdateGroup, move_to_one_device
 from tests.rllib.small_runs import config, weights
 
 METHODS = ("Uniform", "NMER", "PER", "DeviceNMER")
@@ -152,6 +152,6 @@ def test_unsupported_runs_are_rejected():
 def test_batches_are_on_one_device():
     here = Batch(make(3), torch.ones(3))
     there = here.map(lambda column: column.to("meta"))
-    assert on_one_device([here, here]) == [here, here]
-    moved = on_one_device([here, there])
+    assert move_to_one_device([here, here]) == [here, here]
+    moved = move_to_one_device([here, there])
     assert [batch.transitions.obs.device.type for batch in moved] == ["meta", "meta"]

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from builders import make, same_sample
+from builders import make, require_same_samples
 from scipy.spatial.distance import cosine as scipy_cosine
 
 from interreplay import ReplayBuffer
@@ -71,7 +71,7 @@ def test_the_number_of_candidates_decreases_to_uniform_replay():
         assert buffer.selector.current_multiplier == half
         buffer.anneal(1.0)
         assert buffer.selector.current_multiplier == 1
-        same_sample(buffer.sample(32), plain.sample(32))
+        require_same_samples(buffer.sample(32), plain.sample(32))
 
 
 # -- elite ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, identical, make, same_sample, stack
+from builders import Episodes, identical, make, require_same_samples, stack
 from scipy.stats import chisquare
 
 from interreplay import Mix, ReplayBuffer
@@ -128,7 +128,7 @@ def test_a_state_contains_tables_and_running_episodes():
     twin = copy.deepcopy(episodes)
     fed(buffer, episodes, 10)
     fed(resumed, twin, 10)
-    same_sample(buffer.sample(64), resumed.sample(64))
+    require_same_samples(buffer.sample(64), resumed.sample(64))
     identical(buffer.sample(8).transitions, resumed.sample(8).transitions)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import make, same_sample
+from builders import make, require_same_samples
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
@@ -62,7 +62,7 @@ def test_one_candidate_per_row_is_uniform_replay():
     uniform = Uniform(capacity=ROWS, seed=0)
     uniform.add(buffer.storage[torch.arange(ROWS)].replace(discounts=None))
     for _ in range(3):
-        same_sample(buffer.sample(16), uniform.sample(16))
+        require_same_samples(buffer.sample(16), uniform.sample(16))
     assert known.calls == [] and (buffer.sample(16).weights == 1).all()
 
 

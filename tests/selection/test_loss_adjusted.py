@@ -7,7 +7,7 @@ from builders import make
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
-from interreplay.learning.losses import PAL, ByRows, Huber
+from interreplay.learning.losses import PAL, Huber, RowwiseLoss
 from interreplay.neighborhood import KNN
 from interreplay.selection import Combined, LossAdjusted, Uniform
 from interreplay.selection.credit import InterpolatedPriority
@@ -84,7 +84,7 @@ def test_la3p_draws_uniform_critic_and_actor_rows(share):
     expected = {0.5: (32, 32, 32), 0.25: (14, 41, 41), 0.0: (0, 48, 48), 1.0: (96, 0, 0)}[share]
     assert counts == expected
     sample = buffer.sample(96)
-    assert sample.critic_loss == ByRows(((uniform, PAL(0.4)), (critics, Huber(1.0)), (actor, Huber(1.0))))
+    assert sample.critic_loss == RowwiseLoss(((uniform, PAL(0.4)), (critics, Huber(1.0)), (actor, Huber(1.0))))
     of_critics = torch.cat([torch.full((uniform + critics,), 96 / (uniform + critics)), torch.zeros(actor)])
     one = 96 / (uniform + actor)
     of_actor = torch.cat([torch.full((uniform,), one), torch.zeros(critics), torch.full((actor,), one)])

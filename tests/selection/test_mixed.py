@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import identical, make, same_sample
+from builders import identical, make, require_same_samples
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
@@ -112,7 +112,7 @@ def test_shares_are_annealed_and_restored():
     assert again.shares.current == pytest.approx({"all": 0.8, "hard": 0.2})
     assert again.selectors["hard"].progress == 0.75
     for _ in range(3):
-        same_sample(buffers[0].sample(7), buffers[1].sample(7))
+        require_same_samples(buffers[0].sample(7), buffers[1].sample(7))
 
 
 def test_statistics_are_prefixed_with_names():

@@ -9,7 +9,7 @@ from interreplay import Storage
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
 from interreplay.storage import frame_pool
-from interreplay.storage.frame_pool import shared
+from interreplay.storage.frame_pool import are_stacks
 from interreplay.storage.read_views import NStep
 from replay_buffers import PER, Attentive, Uniform
 
@@ -188,8 +188,8 @@ def test_other_images_are_stored_as_they_are():
 def test_an_image_of_one_color_is_not_a_stack():
     """Its rows of pixels repeat like frames of a stack."""
     black = torch.zeros(3, 24, 24, 3, dtype=torch.uint8)
-    assert not shared(black, black)
-    assert shared(black.movedim(-1, 1), black.movedim(-1, 1)), "ambiguous, but read as it was added"
+    assert not are_stacks(black, black)
+    assert are_stacks(black.movedim(-1, 1), black.movedim(-1, 1)), "ambiguous, but read as it was added"
 
 
 def test_the_memory_estimate_counts_frames_once():

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from builders import make, same_sample
+from builders import make, require_same_samples
 from scipy.stats import beta, kstest
 from torch import nn
 
@@ -98,7 +98,7 @@ def test_the_global_generator_is_not_used():
     before = torch.get_rng_state()
     other = used()
     assert torch.equal(torch.get_rng_state(), before)
-    same_sample(one.sample(16), other.sample(16))
+    require_same_samples(one.sample(16), other.sample(16))
 
 
 def test_lambda_is_drawn_from_the_beta_distribution_of_the_temperature():

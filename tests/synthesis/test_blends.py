@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import identical, make, same_sample
+from builders import identical, make, require_same_samples
 from scipy.stats import kstest
 
 from interreplay import ReplayBuffer, Transitions
@@ -117,7 +117,7 @@ def test_the_probability_of_blending_decays(name):
         assert share == pytest.approx(expected, abs=0.05)
     other = ALL[name](capacity=200, prob_interpolation=0.8, interp_decay=1.0)
     other.load_state_dict(buffer.state_dict())
-    same_sample(other.sample(64), buffer.sample(64))
+    require_same_samples(other.sample(64), buffer.sample(64))
 
 
 @pytest.mark.parametrize("name", ALL)

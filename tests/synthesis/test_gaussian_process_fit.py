@@ -9,7 +9,7 @@ from naive_gp import log_evidence, random_hyper
 from interreplay import ReplayBuffer
 from interreplay.synthesis.gaussian_process import Fit, Form, Hyperparameters, Preparation, Schedule
 from interreplay.synthesis.gaussian_process.fit import NOISE_FLOOR, Model, fit
-from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
+from interreplay.synthesis.gaussian_process.neighborhoods import stack_targets
 from interreplay.transitions import features
 
 N, M, D, T = 2, 6, 4, 3
@@ -32,7 +32,7 @@ def points(seed=1, n=N, m=M):
 
 
 def initial(form, dtype=torch.float64):
-    return Hyperparameters.initial(form, T, 1.0, dtype)
+    return Hyperparameters.make_initial(form, T, 1.0, dtype)
 
 
 def log_posterior(model):
@@ -97,7 +97,7 @@ def test_a_known_length_scale_is_found():
     form = Form("rbf").over(1, 0)
     kernel = torch.exp(-0.5 * (x - x.mT).square() / 0.7**2) + 0.01 * torch.eye(150, dtype=torch.float64)
     y = torch.linalg.cholesky(kernel) @ torch.randn(150, 4, generator=g, dtype=torch.float64)
-    start = Hyperparameters.initial(form, 4, 1.0, torch.float64)
+    start = Hyperparameters.make_initial(form, 4, 1.0, torch.float64)
     found = fit(Fit(60, "lbfgs"), form, start, x, y).hyper
     assert found.lengthscale.item() == pytest.approx(0.7, rel=0.1)
     assert found.noise.item() == pytest.approx(0.01, rel=0.2)
@@ -163,9 +163,9 @@ def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
     form, schedule, preparation = Form("rbf").over(5, 2), Schedule("rows", Fit(3), 20, every=3), Preparation()
     schedule.observe(buffer.storage, preparation, np.random.default_rng(4), buffer.view)
     sampled = buffer.storage[torch.arange(10).view(2, 5)]
-    found = schedule(form, preparation(features(sampled), targets_of(sampled)))
+    found = schedule(form, preparation(features(sampled), stack_targets(sampled)))
     slots = np.random.default_rng(4).choice(60, 20, replace=False)
     rows = buffer.storage[torch.from_numpy(slots)]
-    scaled = preparation(features(rows)[None], targets_of(rows)[None])
-    start = Hyperparameters.initial(form, 4, 1.0, torch.float32)
+    scaled = preparation(features(rows)[None], stack_targets(rows)[None])
+    start = Hyperparameters.make_initial(form, 4, 1.0, torch.float32)
     close(found, fit(Fit(3), form, start, scaled.x, scaled.y).hyper)

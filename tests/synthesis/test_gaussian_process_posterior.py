@@ -9,7 +9,7 @@ from builders import by_turns
 from naive_gp import predict, random_hyper
 
 from interreplay.synthesis.gaussian_process import Form, Preparation
-from interreplay.synthesis.gaussian_process.neighborhoods import principal_axes, scale_of
+from interreplay.synthesis.gaussian_process.neighborhoods import fit_scale, principal_axes
 from interreplay.synthesis.gaussian_process.processes import factorize, posterior
 from interreplay.synthesis.gaussian_process.synthesizer import likelihood_weights
 
@@ -64,7 +64,7 @@ def test_scaling_and_back(kind):
     x = torch.from_numpy(points()[0]).float() * 100 + 7
     x[:, :, 1], x[0, :, 2] = 0.1, 1e-30  # constants
     x[0, 1, 3:] = x[0, 0, 3:]
-    scale = scale_of(x, kind)
+    scale = fit_scale(x, kind)
     scaled = scale.apply(x)
     torch.testing.assert_close(scale.undo(scaled), x)
     assert scaled.isfinite().all()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, make, same_sample
+from builders import Episodes, make, require_same_samples
 from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
@@ -86,7 +86,7 @@ def test_k_0_is_uniform_replay():
     for seed in range(3):
         for buffer in (hindsight, uniform):
             buffer.add(make(70, seed=seed, obs_shape=GOAL))
-        same_sample(hindsight.sample(64), uniform.sample(64))
+        require_same_samples(hindsight.sample(64), uniform.sample(64))
 
 
 @pytest.mark.parametrize("k", [1, 4, 9])

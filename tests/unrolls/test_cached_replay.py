@@ -80,12 +80,12 @@ def test_the_copy_is_made_by_another_thread():
     replay = CachedReplay(UnrollStore(9))
     replay.add(unrolls(9), np.random.default_rng(0))
     threads = []
-    copied = replay._copied
-    replay._copied = lambda *given: (threads.append(threading.current_thread()), copied(*given))[1]
+    copied = replay._copy
+    replay._copy = lambda *given: (threads.append(threading.current_thread()), copied(*given))[1]
     replay.prepare(5, np.random.default_rng(1))
     replay.draw(5, np.random.default_rng(1))
     assert threads and threads[0] is not threading.current_thread()
-    replay._copied = lambda *given: 1 / 0
+    replay._copy = lambda *given: 1 / 0
     replay.prepare(5, np.random.default_rng(1))
     with pytest.raises(ZeroDivisionError):
         replay.draw(5, np.random.default_rng(1))

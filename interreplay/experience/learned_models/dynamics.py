@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.errors import accepted_names, check_number
 from interreplay.experience.learned_models.fitting import Fit, FitSettings, fit, split
 from interreplay.experience.learned_models.networks import Networks, log_variances
-from interreplay.learning.networks.layers import MATRIX_DTYPES, matrix_dtype_of
+from interreplay.learning.networks.layers import MATRIX_DTYPES, get_matrix_dtype
 
 
 class Scale:
@@ -28,7 +28,7 @@ class Scale:
         self._divisor = torch.where(std > 0, std, 1.0)
 
     @classmethod
-    def of(cls, rows: Tensor) -> Scale:
+    def fit(cls, rows: Tensor) -> Scale:
         """Return the scale of rows ``(n, d)``."""
         exact = rows.double()
         mean = exact.mean(dim=0)
@@ -142,7 +142,7 @@ class Dynamics:
         self.dropout = dropout
         self.settings = settings or FitSettings(patience=PATIENCE[kind])
         self.device = torch.device(device)
-        self.matrix_dtype = matrix_dtype_of(matrix_dtype)
+        self.matrix_dtype = get_matrix_dtype(matrix_dtype)
         self.networks: Networks | None = None
         self.elites: list[int] = []
         self.fitted: Fit | None = None
@@ -180,8 +180,8 @@ class Dynamics:
         if self.networks is None or self.networks.sizes != sizes:
             self.networks = self._new_networks(sizes, rng)
         trained, held_out = (rows.to(self.device) for rows in split(len(inputs), self.settings.holdout, rng))
-        self._inputs = Scale.of(inputs[trained])
-        self._targets = Scale.of(targets[trained])
+        self._inputs = Scale.fit(inputs[trained])
+        self._targets = Scale.fit(targets[trained])
         inputs = self._inputs.apply(inputs)
         targets = self._targets.apply(targets)
         self.fitted = fit(self.networks, inputs, targets, held_out, self.settings, rng)
@@ -217,7 +217,7 @@ class Dynamics:
             noise = torch.randn(predicted.shape, generator=generator, device=self.device)
         for number, member in enumerate(self.elites):
             for indices in torch.nonzero(drawn == number).flatten().split(ROWS_AT_ONCE):
-                outputs = self.networks.of_member(member, rows[indices])
+                outputs = self.networks.forward_member(member, rows[indices])
                 if noise is not None:
                     highest, lowest = (bound[member] for bound in self.networks.bounds)
                     log_variance = log_variances(outputs[:, width:], highest, lowest)
@@ -236,7 +236,7 @@ class Dynamics:
         deterministic model, the variance over forward passes with dropout.
         """
         assert self.networks is not None
-        elites = self.networks.some(torch.tensor(self.elites, device=self.device))
+        elites = self.networks.copy_members(torch.tensor(self.elites, device=self.device))
         outputs = elites.forward(rows)
         width = len(self._targets.mean)
         means = outputs[..., :width]

@@ -37,7 +37,7 @@ class FitSettings:
     patience: int = 5
     max_epochs: int | None = None
 
-    def patience_of(self, rows: int) -> int:
+    def patience_in_epochs(self, rows: int) -> int:
         """Return the patience in epochs for `rows` rows: at least `patience`, and at least `LEAST_STEPS` steps."""
         return max(self.patience, math.ceil(LEAST_STEPS / math.ceil(rows / self.batch_size)))
 
@@ -88,7 +88,7 @@ def adam(networks: Networks, learning_rate: float) -> torch.optim.Adam:
     return torch.optim.Adam(groups, lr=learning_rate, fused=True)
 
 
-def adam_of_some(optimizer: torch.optim.Adam, networks: Networks, members: Tensor) -> torch.optim.Adam:
+def copy_adam(optimizer: torch.optim.Adam, networks: Networks, members: Tensor) -> torch.optim.Adam:
     """Return Adam for `networks`, copies of some `members` ``(k,)``, with the moments of these members."""
     continued = adam(networks, optimizer.defaults["lr"])
     for old, values in zip(optimizer.param_groups, networks.tensors, strict=True):
@@ -151,12 +151,12 @@ def fit(
     train_rows = rows[trained]
     train_targets = targets[trained]
     generator = torch.Generator(device=rows.device).manual_seed(int(rng.integers(2**62)))
-    stopping = EarlyStopping(len(networks), settings.patience_of(len(train_rows)))
+    stopping = EarlyStopping(len(networks), settings.patience_in_epochs(len(train_rows)))
     errors = holdout_errors(networks, *checked).numpy(force=True)
     stopping.observe(errors)
     result = Fit(errors, epochs=0)
     active = torch.arange(len(networks), device=rows.device)
-    working = networks.some(active)
+    working = networks.copy_members(active)
     optimizer = adam(working, settings.learning_rate)
     while len(active) and (settings.max_epochs is None or result.epochs < settings.max_epochs):
         epoch(working, optimizer, train_rows, targets=train_targets, batch_size=settings.batch_size, rng=generator)
@@ -168,8 +168,8 @@ def fit(
         kept = torch.nonzero(~torch.from_numpy(stopping.stopped).to(active.device)[active]).flatten()
         if len(kept) < len(active):
             active = active[kept]
-            working = working.some(kept)
-            optimizer = adam_of_some(optimizer, working, kept)
+            working = working.copy_members(kept)
+            optimizer = copy_adam(optimizer, working, kept)
     result.errors = stopping.best
     return result
 

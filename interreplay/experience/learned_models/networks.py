@@ -73,7 +73,7 @@ class Networks:
         """All parameters: weights, biases and bounds."""
         return [*self.weights, *self.biases, *self.bounds]
 
-    def some(self, members: Tensor) -> Networks:
+    def copy_members(self, members: Tensor) -> Networks:
         """Return copies of some networks, given their numbers ``(k,)``."""
         copies = copy.copy(self)
         for name in ("weights", "biases", "bounds"):
@@ -131,7 +131,7 @@ class Networks:
             factors.append(kept.to(self.weights[0].dtype).mul_(1.0 / (1.0 - self.dropout)))
         return factors
 
-    def of_member(self, member: int, rows: Tensor) -> Tensor:
+    def forward_member(self, member: int, rows: Tensor) -> Tensor:
         """Return the outputs ``(n, out)`` of one network for rows ``(n, in)``."""
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):

@@ -14,7 +14,7 @@ from interreplay.environments.goal_functions import ACHIEVED, DESIRED, GoalFn, e
 from interreplay.environments.terminations import TerminationFn
 from interreplay.experience.learned_models.dynamics import Dynamics
 from interreplay.learning.update import flat_rows
-from interreplay.storage.columns import Columns, observation_columns, part_of
+from interreplay.storage.columns import Columns, get_part_name, observation_columns
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts, pick
 
 
@@ -51,11 +51,11 @@ class StateColumns:
         self._copied = np.flatnonzero(found >= 0)
 
     @classmethod
-    def of(cls, columns: Columns) -> StateColumns:
+    def from_columns(cls, columns: Columns) -> StateColumns:
         """Return the state columns of stored rows."""
         parts = {}
         for name, (shape, _) in observation_columns(columns).items():
-            parts[part_of(name)] = shape
+            parts[get_part_name(name)] = shape
         return cls(parts)
 
     @property

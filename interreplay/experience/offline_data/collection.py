@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from interreplay.environments.actions import actions_of
+from interreplay.environments.actions import make_actions
 from interreplay.environments.relabeled import Relabel
-from interreplay.environments.spaces import as_column, record_of
+from interreplay.environments.spaces import as_column, space_to_record
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces
 from interreplay.experience.offline_data.dataset import Dataset
-from interreplay.experience.offline_data.find import expanded, find_dataset
+from interreplay.experience.offline_data.find import expand_pattern, find_dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions, map_observation, with_extras
 
 
 @dataclass
-class Facts:
+class FilterColumns:
     """Columns of a dataset that filters use.
 
     Attributes:
@@ -62,7 +62,7 @@ class Collection:
         where: Where | None = None,
         relabel: Relabel | None = None,
     ):
-        self.name = name_of(data)
+        self.name = get_data_name(data)
         self._where = where or Where()
         self._relabel = relabel
         found = _unique(data)
@@ -94,7 +94,7 @@ class Collection:
             return parts[0]
         if self._relabel is not None:  # the function receives actions in the environment's units
             parts.append(self._relabel.digest)
-            parts += [str(record_of(self._action_space(each.dataset))) for each in self._conversions]
+            parts += [str(space_to_record(self._action_space(each.dataset))) for each in self._conversions]
         return repr([parts, str(self._where)])
 
     @property
@@ -105,7 +105,7 @@ class Collection:
         return sum(int(found.keep.sum()) for found in self._all_facts)
 
     @functools.cached_property
-    def _all_facts(self) -> list[Facts]:
+    def _all_facts(self) -> list[FilterColumns]:
         """The columns of all datasets that filters use, with `keep` after all conditions."""
         facts = list(map(self._facts, self._conversions))
         self._keep_newest(facts)
@@ -138,7 +138,7 @@ class Collection:
                 yield changed[torch.from_numpy(found.keep[part])]
             first_episode += int(found.episodes.max(initial=-1)) + 1
 
-    def _facts(self, conversion: Conversion) -> Facts:
+    def _facts(self, conversion: Conversion) -> FilterColumns:
         """Read a dataset once and return the columns that filters use."""
         dataset = conversion.dataset
         parts: dict[str, list[np.ndarray]] = {}
@@ -148,7 +148,7 @@ class Collection:
             terminated = rows.terminated.numpy()
             if self._relabel is not None:
                 place = f"{dataset.name} after its first {count:,} rows"
-                rewards, terminated = relabeled(self._relabel, rows, self._action_space(dataset), place)
+                rewards, terminated = relabel_rows(self._relabel, rows, self._action_space(dataset), place)
             assert rows.episode is not None
             row = {"rewards": rewards, "terminated": terminated, "truncated": rows.truncated.numpy()}
             row["episode"] = rows.episode.numpy()
@@ -161,14 +161,16 @@ class Collection:
         found = {name: np.concatenate(columns) for name, columns in parts.items()}
         if not count:
             empty = np.empty(0)
-            return Facts(empty.astype(np.float32), empty > 0, empty.astype(np.int64), keep=empty > 0, times=empty)
-        episodes = numbered_episodes(found["episode"], found["terminated"] | found["truncated"])
+            return FilterColumns(
+                empty.astype(np.float32), empty > 0, empty.astype(np.int64), keep=empty > 0, times=empty
+            )
+        episodes = number_episodes(found["episode"], found["terminated"] | found["truncated"])
         known = dataset.facts()
         times = known.get("time")
         if times is None:
             times = np.full(count, max(path.stat().st_mtime for path in dataset.files))
-        keep = self._kept(dataset, episodes, found, known)
-        return Facts(found["rewards"], found["terminated"], episodes, keep=keep, times=times)
+        keep = self._select(dataset, episodes, found, known)
+        return FilterColumns(found["rewards"], found["terminated"], episodes, keep=keep, times=times)
 
     def _action_space(self, dataset: Dataset) -> Any:
         space = self._spaces[1] if self._spaces else dataset.action_space
@@ -176,7 +178,7 @@ class Collection:
             raise UsageError(f"offline data {dataset.name} does not define its actions; pass spaces= to relabel it")
         return space
 
-    def _kept(
+    def _select(
         self, dataset: Dataset, episodes: np.ndarray, found: dict[str, np.ndarray], known: dict[str, np.ndarray]
     ) -> np.ndarray:
         """Return which rows ``(n,)`` fulfill all conditions except `newest`."""
@@ -200,7 +202,7 @@ class Collection:
             keep &= known["version"] >= where.min_version
         return keep
 
-    def _keep_newest(self, facts: list[Facts]) -> None:
+    def _keep_newest(self, facts: list[FilterColumns]) -> None:
         """Keep the newest rows of all datasets; among rows of equal time, the later ones."""
         newest = self._where.newest
         places = [np.flatnonzero(found.keep) for found in facts]
@@ -216,7 +218,7 @@ class Collection:
             start += len(place)
 
 
-def relabeled(relabel: Relabel, rows: Transitions, action_space: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
+def relabel_rows(relabel: Relabel, rows: Transitions, action_space: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the recomputed rewards and terminations ``(n,)`` of stored rows."""
     columns = {
         "reward": rows.rewards.numpy(),
@@ -225,11 +227,11 @@ def relabeled(relabel: Relabel, rows: Transitions, action_space: Any, place: str
     }
     obs = map_observation(lambda column: column.numpy(), rows.obs)
     next_obs = map_observation(lambda column: column.numpy(), rows.next_obs)
-    action = as_column(actions_of(action_space).to_env(rows.actions.numpy()))
+    action = as_column(make_actions(action_space).to_env(rows.actions.numpy()))
     return relabel(obs, action, next_obs, columns, place)
 
 
-def numbered_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def number_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return episode numbers ``(n,)`` from 0, given episode ids and which rows end an episode ``(n,)``.
 
     Rows of an episode are in order; episodes may interleave. Rows after an end belong to another episode.
@@ -242,7 +244,7 @@ def numbered_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def name_of(data: str | Sequence[str]) -> str:
+def get_data_name(data: str | Sequence[str]) -> str:
     """Return the name of the data for messages.
 
     Raises:
@@ -270,7 +272,7 @@ def _unique(data: str | Sequence[str]) -> list[Dataset]:
         names = list(data)
     found: dict[str | frozenset[Path], Dataset] = {}
     for name in names:
-        for path in expanded(str(name)):
+        for path in expand_pattern(str(name)):
             dataset = find_dataset(path)
             if not dataset.id:
                 _insert_files(found, dataset)

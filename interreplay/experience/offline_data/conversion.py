@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.environments.spaces import columns_of_spaces, flat_actions, leaves
+from interreplay.environments.spaces import columns_from_spaces, flat_actions, leaves
 from interreplay.errors import NonFiniteError, UsageError
-from interreplay.experience.offline_data.dataset import Dataset, readable
+from interreplay.experience.offline_data.dataset import Dataset, reading
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.storage.columns import Columns, cast, check_finite, column_of, columns_of, is_extra
+from interreplay.storage.columns import Columns, cast, check_finite, get_column_name, get_columns, is_extra
 from interreplay.transitions import Transitions, map_observation
 
 EXTRAS = ("behavior", SUCCESS_COLUMN)
@@ -37,7 +37,7 @@ class Conversion:
         self._columns: Columns | None = None
         known = spaces or own
         if known[0] is not None and known[1] is not None:
-            self._columns = columns_of_spaces(known[0], known[1])
+            self._columns = columns_from_spaces(known[0], known[1])
         self._choices = _choices(known[0], self._actions)
 
     @property
@@ -49,12 +49,12 @@ class Conversion:
 
     def portions(self) -> Iterator[Transitions]:
         """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0."""
-        with readable(self.dataset.name):
+        with reading(self.dataset.name):
             for rows in self.dataset.portions():
                 if len(rows):
-                    yield self._converted(rows)
+                    yield self._convert(rows)
 
-    def _converted(self, rows: Transitions) -> Transitions:
+    def _convert(self, rows: Transitions) -> Transitions:
         unknown = sorted(set(rows.extras) - set(EXTRAS))
         if unknown:
             raise UsageError(
@@ -76,8 +76,8 @@ class Conversion:
             actions=_narrow(actions),
             discounts=None,
         )
-        extras = {name: spec for name, spec in columns_of(narrowed).items() if is_extra(name)}
-        self._columns = self._columns or columns_of(narrowed)
+        extras = {name: spec for name, spec in get_columns(narrowed).items() if is_extra(name)}
+        self._columns = self._columns or get_columns(narrowed)
         try:
             made = cast(narrowed, self._columns | extras)
         except ValueError as error:
@@ -120,7 +120,7 @@ def _choices(observation_space: gym.Space | None, action_space: gym.Space | None
             least = torch.as_tensor(np.asarray(space.start))
             most = least + torch.as_tensor(np.asarray(count)) - 1
             for which in ("obs", "next_obs"):
-                found[which + column_of(part).removeprefix("obs")] = least, most
+                found[which + get_column_name(part).removeprefix("obs")] = least, most
     return found
 
 

@@ -45,7 +45,7 @@ class Dataset:
 
 
 @contextlib.contextmanager
-def readable(name: str) -> Iterator[None]:
+def reading(name: str) -> Iterator[None]:
     """Report errors of damaged files in one line."""
     try:
         yield

@@ -9,8 +9,8 @@ from interreplay.errors import UsageError
 from interreplay.experience.offline_data import minari_episodes
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.rllib_episodes import open_parquet, parquet_files
-from interreplay.experience.offline_data.saved_rows import has_rows, open_saved, open_store, saved_buffer_in
-from interreplay.experience.store.reader import store_in
+from interreplay.experience.offline_data.saved_rows import find_saved_buffer, has_rows, open_saved, open_store
+from interreplay.experience.store.reader import find_store
 
 MINARI = "minari:"
 KINDS = (
@@ -29,7 +29,7 @@ def has_wildcards(name: str) -> bool:
     return glob.has_magic(name) and not name.startswith(MINARI) and not Path(name).exists()
 
 
-def expanded(name: str) -> list[str]:
+def expand_pattern(name: str) -> list[str]:
     """Return the sorted absolute paths with recorded experience that match a pattern; other names unchanged."""
     if not has_wildcards(name):
         return [name]
@@ -48,9 +48,9 @@ def holds_data(path: Path) -> bool:
     """
     if path.is_file():
         return bool(parquet_files(path))
-    if store_in(path) is not None or minari_episodes.is_minari_folder(path):
+    if find_store(path) is not None or minari_episodes.is_minari_folder(path):
         return True
-    if (state := saved_buffer_in(path)) is not None:
+    if (state := find_saved_buffer(path)) is not None:
         return has_rows(state)
     return bool(parquet_files(path))
 
@@ -71,9 +71,9 @@ def find_dataset(name: str) -> Dataset:
         raise UsageError(f"offline data {name} does not exist; expected {kinds}")
     if path.is_dir() and minari_episodes.is_minari_folder(path):
         return minari_episodes.open_folder(path)
-    if path.is_dir() and (store := store_in(path)) is not None:
+    if path.is_dir() and (store := find_store(path)) is not None:
         return open_store(name, store)
-    if path.is_dir() and (state := saved_buffer_in(path)) is not None:
+    if path.is_dir() and (state := find_saved_buffer(path)) is not None:
         return open_saved(name, state)
     if files := parquet_files(path):
         return open_parquet(name, files)

@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 
 from interreplay.environments.actions import NestedActions
-from interreplay.environments.spaces import leaves, named_parts
+from interreplay.environments.spaces import leaves, name_parts
 from interreplay.errors import UsageError
-from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, readable
-from interreplay.imports import warnings_not_logged
+from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, reading
+from interreplay.imports import suppress_logged_warnings
 from interreplay.transitions import Transitions
 
 METADATA = "metadata.json"
@@ -46,13 +46,13 @@ def open_id(name: str) -> Dataset:
     try:
         data = get_dataset_path(name) / "data"
     except OSError as error:
-        raise _unusable(f"offline data {shown}", error) from error
+        raise _folder_error(f"offline data {shown}", error) from error
     if not data.exists():
         _download(name)
     return _dataset(shown, minari, data)
 
 
-def _unusable(purpose: str, error: OSError) -> UsageError:
+def _folder_error(purpose: str, error: OSError) -> UsageError:
     """Return the error for a folder of all datasets that can neither be created nor listed."""
     folder = f"Minari's folder {error.filename} cannot be used ({error.strerror})"
     return UsageError(f"{purpose}: {folder}; the variable MINARI_DATASETS_PATH names another one")
@@ -64,7 +64,7 @@ def _download(name: str) -> None:
     from minari.storage.remotes import DEFAULT_REMOTE
 
     try:
-        with warnings_not_logged():
+        with suppress_logged_warnings():
             hosting.download_dataset(name)
     except Exception as error:  # the client's exceptions differ between its versions
         remote = os.environ.get("MINARI_REMOTE", DEFAULT_REMOTE)
@@ -85,7 +85,7 @@ def check_new(name: str, purpose: str = "--record_data") -> None:
     try:
         known = minari.list_local_datasets()
     except OSError as error:
-        raise _unusable(f"{purpose} {name}", error) from error
+        raise _folder_error(f"{purpose} {name}", error) from error
     if name in known:
         raise UsageError(f"{purpose} {name}: the dataset already exists; choose another name or version")
 
@@ -117,7 +117,7 @@ def write(
         check_keys(space)
     buffers = []
     for number, episode in enumerate(episodes):
-        listed = {column: _listed(values) for column, values in episode.items()}
+        listed = {column: _split_steps(values) for column, values in episode.items()}
         buffers.append(EpisodeBuffer(id=number, **listed))
     try:
         spec.to_json()
@@ -153,12 +153,12 @@ def check_keys(space: gym.Space) -> None:
             check_keys(part)
 
 
-def _listed(value: Any) -> Any:
+def _split_steps(value: Any) -> Any:
     """Return arrays of many steps as lists of steps."""
     if isinstance(value, dict):
-        return {name: _listed(part) for name, part in value.items()}
+        return {name: _split_steps(part) for name, part in value.items()}
     if isinstance(value, tuple):
-        return tuple(map(_listed, value))
+        return tuple(map(_split_steps, value))
     return list(value)
 
 
@@ -183,7 +183,7 @@ def _minari(purpose: str) -> Any:
 def _dataset(name: str, minari: Any, data: Path) -> Dataset:
     """Return the dataset in Minari's folder `data`."""
     files = sorted(path for path in data.rglob("*") if path.is_file())
-    with readable(name):
+    with reading(name):
         # Checked before memory is allocated for the steps; an episode takes at least one byte.
         totals = json.loads((data / METADATA).read_text())
         size = sum(file.stat().st_size for file in files)
@@ -204,7 +204,7 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
             yield episode_rows(
                 name,
                 number,
-                named_parts(episode.observations),
+                name_parts(episode.observations),
                 actions=np.asarray(actions),
                 rewards=np.asarray(episode.rewards),
                 terminated=np.asarray(episode.terminations, bool),

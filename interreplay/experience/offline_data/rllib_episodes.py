@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from interreplay.environments.spaces import named_parts
+from interreplay.environments.spaces import name_parts
 from interreplay.errors import UsageError
-from interreplay.experience.offline_data.dataset import Dataset, episode_rows, readable
+from interreplay.experience.offline_data.dataset import Dataset, episode_rows, reading
 from interreplay.transitions import Transitions
 
 ITEM = "item"
@@ -39,7 +39,7 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
     import pyarrow.parquet
 
     found: dict[Any, dict[str, Any]] = {}
-    with readable(name):
+    with reading(name):
         for file in files:
             table = pyarrow.parquet.read_table(file)
             if ITEM not in table.column_names:
@@ -48,7 +48,7 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
                     f"episodes in the column {ITEM}, as offline_data(output_write_episodes=True) writes them"
                 )
             for packed in table.column(ITEM).to_pylist():
-                episode = msgpack.unpackb(packed, object_hook=_array, strict_map_key=False, raw=False)
+                episode = msgpack.unpackb(packed, object_hook=_decode_array, strict_map_key=False, raw=False)
                 lacking = COLUMNS - set(episode)
                 if lacking:
                     raise UsageError(
@@ -60,18 +60,18 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
                 found.setdefault(key, episode)
     if not found:
         raise UsageError(f"offline data {name} holds no episodes")
-    with readable(name):
-        episodes = _numbered(found.values())
+    with reading(name):
+        episodes = _number_fragments(found.values())
 
     def portions() -> Iterator[Transitions]:
         for number, episode in episodes:
-            with readable(name):
+            with reading(name):
                 yield _rows(name, number, episode)
 
     return Dataset(name, files, portions, normalized=True)
 
 
-def _numbered(fragments: Iterable[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def _number_fragments(fragments: Iterable[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """Return fragments with the numbers of their episodes; the fragments of an episode are consecutive and in order."""
     by_id: dict[Any, list[dict[str, Any]]] = {}
     for position, fragment in enumerate(fragments):
@@ -89,7 +89,7 @@ def _numbered(fragments: Iterable[dict[str, Any]]) -> list[tuple[int, dict[str, 
     return numbered
 
 
-def _array(value: dict[Any, Any]) -> Any:
+def _decode_array(value: dict[Any, Any]) -> Any:
     """Decode an array in the format of msgpack-numpy, to None if it is pickled; return other mappings unchanged."""
     fields = {}
     for key, content in value.items():
@@ -108,7 +108,7 @@ def _array(value: dict[Any, Any]) -> Any:
 
 
 def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
-    obs = named_parts(_steps(episode["observations"]))
+    obs = name_parts(_steps(episode["observations"]))
     actions = _steps(episode["actions"])
     rewards = _steps(episode["rewards"])
     if isinstance(actions, dict | tuple):
@@ -123,12 +123,12 @@ def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
 
 def _steps(buffer: Mapping[str, Any]) -> Any:
     """Return the contents of one of RLlib's buffers without its lookback; a list of steps becomes one array."""
-    return _stacked(buffer["data"], int(buffer.get("lookback") or 0))
+    return _stack(buffer["data"], int(buffer.get("lookback") or 0))
 
 
-def _stacked(data: Any, start: int) -> Any:
+def _stack(data: Any, start: int) -> Any:
     if isinstance(data, Mapping):
-        return {name: _stacked(part, start) for name, part in data.items()}
+        return {name: _stack(part, start) for name, part in data.items()}
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
-        return {name: _stacked(list(map(itemgetter(name), data)), start) for name in data[0]}
+        return {name: _stack(list(map(itemgetter(name), data)), start) for name in data[0]}
     return np.asarray(data)[start:]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.experience.offline_data.dataset import Dataset, readable
+from interreplay.experience.offline_data.dataset import Dataset, reading
 from interreplay.experience.store.reader import PORTION, ExperienceStore
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import is_checkpoint
@@ -22,7 +22,7 @@ BUFFER = "replay_buffer"
 
 def open_store(name: str, folder: Path) -> Dataset:
     """Return the dataset of a store."""
-    with readable(name):
+    with reading(name):
         store = ExperienceStore(folder)
 
     def rows() -> Iterator[Transitions]:
@@ -43,16 +43,16 @@ def open_store(name: str, folder: Path) -> Dataset:
     )
 
 
-def saved_buffer_in(folder: Path) -> Path | None:
+def find_saved_buffer(folder: Path) -> Path | None:
     """Return the folder with a buffer: a state, a checkpoint, or the newest checkpoint of a run; None if not found."""
     newest = next(iter(RunFolder(folder).resumable()), folder)
     return newest if (newest / state_files.STATE).is_file() else None
 
 
 def has_rows(folder: Path) -> bool:
-    """Return whether a folder that `saved_buffer_in` found contains rows, or cannot be read."""
+    """Return whether a folder that `find_saved_buffer` found contains rows, or cannot be read."""
     try:
-        return stored_rows(_saved_state(folder)) is not None
+        return find_storage_state(_saved_state(folder)) is not None
     except CheckpointError:
         return True
 
@@ -63,7 +63,7 @@ def _saved_state(folder: Path) -> Any:
 
 
 def open_saved(name: str, folder: Path) -> Dataset:
-    """Return the rows in a folder that `saved_buffer_in` found.
+    """Return the rows in a folder that `find_saved_buffer` found.
 
     Raises:
         CheckpointError: The state is damaged.
@@ -71,8 +71,8 @@ def open_saved(name: str, folder: Path) -> Dataset:
     """
     if (folder / state_files.MANIFEST).is_file():
         state_files.resolve(folder, trusted=True)
-    with readable(name):
-        state = stored_rows(_saved_state(folder))
+    with reading(name):
+        state = find_storage_state(_saved_state(folder))
         if state is None:
             raise UsageError(f"offline data {name} holds no replayed transitions; expected a replay buffer with rows")
         storage = Storage(int(state["capacity"]))
@@ -89,12 +89,12 @@ def open_saved(name: str, folder: Path) -> Dataset:
     return Dataset(name, files, portions, len(storage), normalized=True)
 
 
-def stored_rows(state: Any) -> Mapping[str, Any] | None:
+def find_storage_state(state: Any) -> Mapping[str, Any] | None:
     """Return the state of the first storage with rows in the state of a buffer or mix; None if no storage has rows."""
     if not isinstance(state, Mapping):
         return None
     rows = state.get("storage")
     if isinstance(rows, Mapping) and rows.get("columns"):
         return rows
-    parts = (stored_rows(part) for part in state.values() if isinstance(part, Mapping))
+    parts = (find_storage_state(part) for part in state.values() if isinstance(part, Mapping))
     return next((found for found in parts if found is not None), None)

@@ -11,14 +11,14 @@ from typing import Any
 
 from interreplay.environments.relabeled import Relabel, RewardFunction
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.experience.offline_data.collection import Collection, name_of
+from interreplay.experience.offline_data.collection import Collection, get_data_name
 from interreplay.experience.offline_data.conversion import Spaces
-from interreplay.experience.offline_data.dataset import readable
+from interreplay.experience.offline_data.dataset import reading
 from interreplay.experience.offline_data.where import Where
 from interreplay.runs import state_files
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.runs.state_files import manifest
-from interreplay.runs.state_files.disk import held
+from interreplay.runs.state_files.disk import hold
 from interreplay.storage.fixed_rows import FixedStorage
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
@@ -54,9 +54,9 @@ def open_rows(
     Raises:
         UsageError: The data do not exist, are damaged or belong to another environment, or the cache is not writable.
     """
-    shown = name_of(name)
+    shown = get_data_name(name)
     try:
-        rows = Collection(name, spaces, Where.of(where), None if relabel is None else Relabel(relabel))
+        rows = Collection(name, spaces, Where.parse(where), None if relabel is None else Relabel(relabel))
         files = []
         for path in rows.files:
             status = path.stat()
@@ -64,7 +64,7 @@ def open_rows(
         home = cache_folder() / _digest([repr([FORMAT, files, rows.described]).encode()])
         if not (found := _load_copy(home / COPY)):
             ensure_writable(home, f"the cache of offline data ({CACHE})")
-            with held(home, "copying offline data", PATIENCE):
+            with hold(home, "copying offline data", PATIENCE):
                 if not _load_copy(home / COPY):  # another process may have created it meanwhile
                     _copy(rows, home / COPY)
             found = _load_copy(home / COPY)
@@ -98,8 +98,8 @@ def _copy(dataset: Collection, target: Path) -> None:
         count = sum(map(len, portions))
     if not count:
         raise UsageError(f"offline data {dataset.name} holds no steps")
-    with readable(dataset.name):  # the declared count may not fit in memory
-        state = _filled_storage(dataset.name, portions, count).state_dict()
+    with reading(dataset.name):  # the declared count may not fit in memory
+        state = _fill_storage(dataset.name, portions, count).state_dict()
     arrays = (state["rows"], state["tails"]["rows"], *(frames["pixels"] for frames in state["frames"].values()))
     key = _digest([repr(state["columns"]).encode(), *(memoryview(array.contiguous().numpy()) for array in arrays)])
 
@@ -113,7 +113,7 @@ def _copy(dataset: Collection, target: Path) -> None:
         raise UsageError(f"offline data {dataset.name} cannot be copied to {target} ({error.strerror})") from error
 
 
-def _filled_storage(name: str, portions: Iterable[Transitions], count: int) -> Storage:
+def _fill_storage(name: str, portions: Iterable[Transitions], count: int) -> Storage:
     """Return a storage with the rows; episodes that have not ended are truncated."""
     storage = Storage(count)
     for rows in portions:

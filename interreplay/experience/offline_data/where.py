@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.learning.setting_fields import Number, Whole
+from interreplay.learning.setting_fields import Number, WholeNumber
 
 SYNTAX = "conditions, separated by commas, such as return>=500, success, version>=10_000, newest=100_000, env=Hopper-v5"
 _CONDITION = re.compile(r"\s*(?P<name>\w+)\s*(?:(?P<sign>>=|=)\s*(?P<value>[^\s,]+))?\s*")
@@ -33,7 +33,7 @@ class Where:
     newest: int | None = None
 
     @classmethod
-    def of(cls, given: Any) -> Where:
+    def parse(cls, given: Any) -> Where:
         """Return the conditions of a text such as ``"return>=500, newest=100_000"``, of None, or of a `Where`.
 
         Raises:
@@ -81,6 +81,6 @@ _READERS: dict[str, tuple[str, Any]] = {
     "env=": ("env", str),
     "return>=": ("min_return", Number().read),
     "success": ("success", lambda _: True),
-    "version>=": ("min_version", Whole(0).read),
-    "newest=": ("newest", Whole(1).read),
+    "version>=": ("min_version", WholeNumber(0).read),
+    "newest=": ("newest", WholeNumber(1).read),
 }

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.environments.spaces import record_of, space_of
+from interreplay.environments.spaces import space_from_record, space_to_record
 from interreplay.errors import UsageError
 from interreplay.runs.state_files.disk import replacement
 
@@ -85,8 +85,8 @@ class Header:
             "id": self.id,
             "env": self.env,
             "env_args": self.env_args,
-            "observation_space": record_of(self.observation_space),
-            "action_space": record_of(self.action_space),
+            "observation_space": space_to_record(self.observation_space),
+            "action_space": space_to_record(self.action_space),
             "columns": {name: [list(shape), NAMES[dtype]] for name, (shape, dtype) in self.columns.items()},
             "about": self.about,
         }
@@ -110,8 +110,8 @@ def read_header(folder: Path) -> Header:
             id=str(plain["id"]),
             env=str(plain["env"]),
             env_args=dict(plain["env_args"]),
-            observation_space=space_of(plain["observation_space"]),
-            action_space=space_of(plain["action_space"]),
+            observation_space=space_from_record(plain["observation_space"]),
+            action_space=space_from_record(plain["action_space"]),
             columns=columns,
             about=dict(plain["about"]),
         )

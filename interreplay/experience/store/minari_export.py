@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from interreplay.environments.actions import actions_of
+from interreplay.environments.actions import make_actions
 from interreplay.environments.spaces import leaves, nested
 from interreplay.experience.offline_data.minari_episodes import write
 from interreplay.experience.store.reader import ExperienceStore
@@ -64,7 +64,7 @@ def _episode(store: ExperienceStore, rows: Transitions) -> dict[str, Any]:
     truncated[-1] |= not terminated[-1]
     return {
         "observations": nested(space, parts),
-        "actions": actions_of(store.header.action_space).to_env(rows.actions.numpy()),
+        "actions": make_actions(store.header.action_space).to_env(rows.actions.numpy()),
         "rewards": rows.rewards.double().tolist(),
         "terminations": terminated.tolist(),
         "truncations": truncated.tolist(),

@@ -13,7 +13,7 @@ from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experience.store.header import EXPERIENCE, HEADER, META, REPORTS_SUCCESS, read_header
 from interreplay.experience.store.segments import NAMED, Segment
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.transitions import Transitions, grouped
+from interreplay.transitions import Transitions, group_columns
 
 PORTION = 10_000
 SUCCESS = f"extras.{SUCCESS_COLUMN}"
@@ -120,7 +120,7 @@ class ExperienceStore:
                 for name in self.header.columns:
                     if name not in META:
                         columns[name] = np.array(segment.column(name)[low:high])
-                yield Transitions(**grouped(columns))
+                yield Transitions(**group_columns(columns))
             first += segment.rows
 
     def episodes(self) -> Episodes:
@@ -149,7 +149,7 @@ class ExperienceStore:
         )
 
 
-def store_in(path: Path) -> Path | None:
+def find_store(path: Path) -> Path | None:
     """Return the folder of the store in a store's or run's folder `path`; None if there are no rows."""
     for folder in (path, path / EXPERIENCE):
         if (folder / HEADER).is_file() and ExperienceStore(folder).rows:

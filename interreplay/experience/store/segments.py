@@ -108,13 +108,13 @@ class Segment:
         arrays = list(map(self.column, self.columns))
         start = 0
         for rows, checksum in self.commits:
-            if rows < start or checksum_of(array[start:rows] for array in arrays) != checksum:
+            if rows < start or compute_checksum(array[start:rows] for array in arrays) != checksum:
                 return start
             start = rows
         return start
 
 
-def checksum_of(arrays: Iterable[np.ndarray]) -> int:
+def compute_checksum(arrays: Iterable[np.ndarray]) -> int:
     """Return the CRC-32 of the bytes of arrays."""
     value = 0
     for array in arrays:
@@ -133,6 +133,6 @@ def rewrite_journal(segment: Segment, rows: int) -> None:
             start = count
     if start < rows:
         arrays = [segment.column(name)[start:rows] for name in segment.columns]
-        records.append(commit_record(rows, checksum_of(arrays)))
+        records.append(commit_record(rows, compute_checksum(arrays)))
     with replacement(segment.path / JOURNAL) as file:
         file.buffer.write(b"".join(records))

@@ -26,10 +26,10 @@ from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
     RECORD_BYTES,
-    checksum_of,
     column_file,
     commit_record,
     commits,
+    compute_checksum,
     rewrite_journal,
     segment_name,
 )
@@ -108,7 +108,7 @@ class StoreWriter:
         self._thread: threading.Thread | None = None
         self._synced = time.monotonic()
         self._claim = FileLock(folder / ".lock", timeout=0, fallback_to_soft=False)
-        self._guarded(self._open)
+        self._call_guarded(self._open)
 
     def _open(self) -> None:
         """Lock the folder, and continue an existing store after its last complete row.
@@ -159,7 +159,7 @@ class StoreWriter:
             self.commit()
         elif len(self._pending) >= ADDED_PER_PART:
             with self._lock:
-                self._guarded(self._join)
+                self._call_guarded(self._join)
         if self._thread is None:
             self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
             self._thread.start()
@@ -168,9 +168,9 @@ class StoreWriter:
         """Write the added rows, so that they survive a killed process; if `durable`, also a power failure."""
         with self._lock:
             if self.recording:
-                self._guarded(self._commit)
+                self._call_guarded(self._commit)
                 if durable:
-                    self._guarded(self._sync)
+                    self._call_guarded(self._sync)
         self._report()
 
     def _commit_regularly(self) -> None:
@@ -178,17 +178,17 @@ class StoreWriter:
         while self.recording and not self._closed.wait(self._seconds):
             with self._lock:
                 if self.recording:
-                    self._guarded(self._commit)
+                    self._call_guarded(self._commit)
             if time.monotonic() - self._synced > SECONDS_BETWEEN_SYNCS:
                 self._synced = time.monotonic()
-                self._guarded(self._sync)
+                self._call_guarded(self._sync)
 
     def _join(self) -> None:
         """Join the pending rows by column; another thread may add rows meanwhile."""
         pending = [self._pending.popleft() for _ in range(len(self._pending))]
         if not pending:
             return
-        columns = _columns_of(pending)
+        columns = _stack_columns(pending)
         kinds = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
         if self._header is None:
             header = Header(
@@ -225,7 +225,7 @@ class StoreWriter:
         for name, column in columns.items():
             _write_all(self._files[name], column.tobytes())
         path, before = self._segments[-1]
-        _write_all(self._files[JOURNAL], commit_record(before + count, checksum_of(columns.values())))
+        _write_all(self._files[JOURNAL], commit_record(before + count, compute_checksum(columns.values())))
         self._segments[-1] = (path, before + count)
         self.rows += count
 
@@ -243,9 +243,9 @@ class StoreWriter:
             self._segments.append((path, rows))
         path.mkdir(exist_ok=True)
         for name, (shape, dtype) in self._header.columns.items():
-            self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
+            self._files[name] = _open(column_file(path, name), rows * width(shape, dtype))
         kept = commits(path) if rows else []
-        self._files[JOURNAL] = _opened(path / JOURNAL, len(kept) * RECORD_BYTES)
+        self._files[JOURNAL] = _open(path / JOURNAL, len(kept) * RECORD_BYTES)
         sync(path)
         sync(self.folder)
 
@@ -270,7 +270,7 @@ class StoreWriter:
             self._truncate(store, keep)
 
         with self._lock:
-            self._guarded(move)
+            self._call_guarded(move)
         self._report()
         return moved
 
@@ -296,8 +296,8 @@ class StoreWriter:
         """Write the remaining rows, and end the recording."""
         with self._lock:
             if self.recording:
-                self._guarded(self._commit)
-                self._guarded(self._sync)
+                self._call_guarded(self._commit)
+                self._call_guarded(self._sync)
             self.recording = False
             self._close_files()
         self._closed.set()
@@ -321,7 +321,7 @@ class StoreWriter:
                 file.close()
         self._files = {}
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _call_guarded(self, work: Callable[[], None]) -> None:
         """Call `work`; after an error, stop recording and keep the message for `_report`."""
         try:
             work()
@@ -351,7 +351,7 @@ def _difference(kinds: Columns, expected: Columns) -> str:
     return f"{next(name for name in expected if name not in kinds)} is missing"
 
 
-def _columns_of(pending: list[_Added]) -> dict[str, np.ndarray]:
+def _stack_columns(pending: list[_Added]) -> dict[str, np.ndarray]:
     """Return pending rows as contiguous arrays by column; rows without a reported success are False."""
     parts, per_row, *lists = zip(*pending, strict=True)
     terminated, truncated, episodes = (list(chain.from_iterable(values)) for values in zip(*per_row, strict=True))
@@ -380,7 +380,7 @@ def _columns_of(pending: list[_Added]) -> dict[str, np.ndarray]:
     return found
 
 
-def _opened(path: Path, size: int) -> BinaryIO:
+def _open(path: Path, size: int) -> BinaryIO:
     """Return a file to append to, cut to `size` bytes."""
     file = path.open("ab", buffering=0)
     file.truncate(size)
@@ -400,10 +400,10 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     segment.mkdir(parents=True)
     columns = {name: store.column(name, start) for name in store.header.columns}
     for name, column in columns.items():
-        with _opened(column_file(segment, name), 0) as file:
+        with _open(column_file(segment, name), 0) as file:
             _write_all(file, column.tobytes())
             os.fsync(file.fileno())
-    (segment / JOURNAL).write_bytes(commit_record(store.rows - start, checksum_of(columns.values())))
+    (segment / JOURNAL).write_bytes(commit_record(store.rows - start, compute_checksum(columns.values())))
     sync(segment / JOURNAL)
     sync(segment)
     replace(store.header, id=uuid.uuid4().hex).write(target)

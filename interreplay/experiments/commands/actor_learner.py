@@ -18,10 +18,17 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import OneLineParser, accept_harmless, has_flag, underscored
-from interreplay.experiments.flags.values import boolean, literal, number, only, whole, without
+from interreplay.experiments.flags.reading import OneLineParser, accept_harmless, has_flag, use_underscores
+from interreplay.experiments.flags.values import (
+    drop_settings,
+    number,
+    read_boolean,
+    read_literal,
+    select_settings,
+    whole,
+)
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.machine import own_cpus
+from interreplay.experiments.process.machine import count_cpus
 from interreplay.learning.setting_fields import SEED
 from interreplay.learning.settings import LoopSettings
 from interreplay.unrolls import schema
@@ -140,16 +147,16 @@ def act(words: Sequence[str]) -> int:
         return train.main(list(words))
     given = read(words)
     mode = given.get("op_mode", "train")
-    if ignored := only(given, IGNORED):
+    if ignored := select_settings(given, IGNORED):
         print(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
     if mode == "train":
-        return train.main(translated(given))
+        return train.main(translate(given))
     run = given.get("load_model_url")
     if run is None:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
     if mode == "test":
         command = [run, "--episodes", _value(given, "test_episode_count")]
-        if _read(given, "render", boolean) and ("render" in given or has_screen()):
+        if _read(given, "render", read_boolean) and ("render" in given or has_screen()):
             if not has_screen():
                 raise UsageError(
                     "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
@@ -158,7 +165,7 @@ def act(words: Sequence[str]) -> int:
             command.append("--render")
         return evaluate.main(command)
     command = ["--resume", run]
-    for name, value in without(given, {"op_mode", "load_model_url", *IGNORED}).items():
+    for name, value in drop_settings(given, {"op_mode", "load_model_url", *IGNORED}).items():
         if name not in SAME:
             raise UsageError(f"--{name}: a resumed run keeps its settings; leave it out")
         command.append(f"--{SAME[name][0]}={value}")
@@ -184,16 +191,16 @@ def make_parser() -> OneLineParser:
 
 def read(words: Sequence[str]) -> dict[str, str]:
     """Return the platform's flags by name."""
-    found = vars(make_parser().parse_args(list(map(underscored, words))))
+    found = vars(make_parser().parse_args(list(map(use_underscores, words))))
     if found.get("op_mode", "train") not in MODES:
         raise UsageError(f"--op_mode {found['op_mode']}; expected one of {', '.join(MODES)}")
     for name, (value, why) in FIXED.items():
-        if name in found and literal(found[name]) != literal(value):  # 1.0 is 1, (84, 84) is 84,84
+        if name in found and read_literal(found[name]) != read_literal(value):  # 1.0 is 1, (84, 84) is 84,84
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
     return found
 
 
-def translated(given: Mapping[str, str]) -> list[str]:
+def translate(given: Mapping[str, str]) -> list[str]:
     """Translate the platform's flags to those of `interreplay.experiments.commands.train`."""
     values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
     optimizer = _value(given, "optimizer")
@@ -204,9 +211,9 @@ def translated(given: Mapping[str, str]) -> list[str]:
         **_processes(given),
     }
     for name in ("policy_cloning", "value_cloning"):
-        used = _read(given, f"use_{name}_loss", boolean)
+        used = _read(given, f"use_{name}_loss", read_boolean)
         values[name] = _value(given, f"{name}_loss_weight") if used else "0"
-    if _read(given, "use_kl_mask", boolean):
+    if _read(given, "use_kl_mask", read_boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
     steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
     values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
@@ -215,7 +222,7 @@ def translated(given: Mapping[str, str]) -> list[str]:
         for ours, names in SOURCES.items():
             if given.keys() & names:
                 stated.add(ours)
-        values = only(values, stated)
+        values = select_settings(values, stated)
     if values.get("seed") is None:
         values["seed"] = str(secrets.randbelow(SEED.high + 1))
     words = ["--trainer=IMPALA"]
@@ -225,7 +232,7 @@ def translated(given: Mapping[str, str]) -> list[str]:
     env = _value(given, "env")
     if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
-    elif without_effect := only(given, OF_GAMES):
+    elif without_effect := select_settings(given, OF_GAMES):
         print(f"--{', --'.join(without_effect)} has no effect: {env} is not an Atari game")
     return words
 
@@ -234,7 +241,7 @@ def _processes(given: Mapping[str, str]) -> dict[str, str]:
     """Return the numbers of env runners and environments; one process steps all if there are too few CPUs."""
     workers = _read(given, "worker_count", whole(1))
     envs = _read(given, "envs_per_worker", whole(1))
-    cpus = own_cpus()
+    cpus = count_cpus()
     if 1 < workers < cpus:
         return {"num_workers": str(workers), "num_envs_per_worker": str(envs)}
     if workers > 1:
@@ -276,9 +283,9 @@ def _game_arguments(given: Mapping[str, str]) -> list[str]:
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
     arguments = {"reward_clipping": "none"}
-    if _read(given, "clip_rewards", boolean):
+    if _read(given, "clip_rewards", read_boolean):
         arguments["reward_clipping"] = CLIPPINGS[method]
-    for name, value in only(given, GAMES).items():
+    for name, value in select_settings(given, GAMES).items():
         arguments[GAMES[name]] = value
     return list(map("=".join, arguments.items()))
 

@@ -12,7 +12,7 @@ import numpy as np
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import OF_PARTS, make_buffer
 from interreplay.diagnostics.contract import CHECKS, ContractError, Subject, title
-from interreplay.environments.own_modules import described, own_class
+from interreplay.environments.own_modules import import_user_class, locate_error
 from interreplay.errors import InterreplayError, UsageError, exits_as_errors
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import assignment
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(given: argparse.Namespace) -> int:
     """Run the checks; return the exit code."""
-    subject = subject_for(given.name, dict(given.arguments))
+    subject = make_subject(given.name, dict(given.arguments))
     failed = 0
     for check in CHECKS:
         reason = failure(functools.partial(check, subject))
@@ -73,17 +73,17 @@ def failure(check: Callable[[], object]) -> str | None:
     except (ContractError, InterreplayError) as error:
         return " ".join(str(error).split())
     except Exception as error:  # whatever a user's code raises
-        return " ".join(described(error).split())
+        return " ".join(locate_error(error).split())
     return None
 
 
-def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
+def make_subject(name: str, arguments: Mapping[str, Any]) -> Subject:
     """Return the subject of the checks of ``module:Class``, after creating one instance.
 
     Raises:
         UsageError: The class does not exist, or cannot be created with these arguments.
     """
-    found = own_class(name, (*KINDS.values(), ReplayBuffer), "class")
+    found = import_user_class(name, (*KINDS.values(), ReplayBuffer), "class")
     kind = ""
     for part, base in KINDS.items():
         if issubclass(found, base):

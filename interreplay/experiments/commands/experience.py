@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == [EXPORT]:
         return export_parser().run(export, words[1:], stopped="stopped")
-    return list_parser().run(listed, words, stopped="stopped")
+    return list_parser().run(list_stores, words, stopped="stopped")
 
 
 def list_parser() -> OneLineParser:
@@ -52,15 +52,15 @@ def export_parser() -> OneLineParser:
     return parser
 
 
-def listed(given: argparse.Namespace) -> int:
+def list_stores(given: argparse.Namespace) -> int:
     """Print the list, and draw the returns; return the exit code."""
     from interreplay.experience.store import ExperienceStore
-    from interreplay.experiments.studies.results_table import aligned
+    from interreplay.experiments.studies.results_table import align
 
     lines = []
     drawn = {}
     problems = []
-    for folder in found_stores(given.results):
+    for folder in find_stores(given.results):
         try:
             store = ExperienceStore(folder)
             episodes = store.episodes()
@@ -68,13 +68,13 @@ def listed(given: argparse.Namespace) -> int:
             problems.append(str(error))
             continue
         name = str(folder).removesuffix("/experience")
-        lines.append(line_of(name, store, episodes))
+        lines.append(format_store(name, store, episodes))
         drawn[name] = episodes
     if lines:
         table = [COLUMNS, *lines]
         if not any(line[UNFINISHED] for line in lines):
             table = [(*line[:UNFINISHED], *line[UNFINISHED + 1 :]) for line in table]
-        print(aligned(table, right=set(range(2, len(COLUMNS))), width=WIDTH))
+        print(align(table, right=set(range(2, len(COLUMNS))), width=WIDTH))
     for problem in problems:
         print(problem)
     if not lines:
@@ -85,7 +85,7 @@ def listed(given: argparse.Namespace) -> int:
     return 0
 
 
-def found_stores(results: Sequence[Path]) -> list[Path]:
+def find_stores(results: Sequence[Path]) -> list[Path]:
     """Return the stores in folders."""
     from interreplay.experience.store.header import EXPERIENCE, HEADER
 
@@ -106,7 +106,7 @@ def found_stores(results: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def line_of(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
+def format_store(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
     """Return the cells of a store's row in the list. Only ended episodes count for returns and success rate."""
     ended = episodes.ended
     count = int(ended.sum())
@@ -146,10 +146,10 @@ def export(given: argparse.Namespace) -> int:
     """Write a Minari dataset; return the exit code."""
     from interreplay.experience.offline_data.minari_episodes import check_new
     from interreplay.experience.store.minari_export import write_minari
-    from interreplay.experience.store.reader import ExperienceStore, store_in
+    from interreplay.experience.store.reader import ExperienceStore, find_store
 
     check_new(given.name, "export to")
-    folder = store_in(given.run)
+    folder = find_store(given.run)
     if folder is None:
         raise UsageError(f"{given.run} contains no experience; expected the folder of a run that has kept it")
     print(write_minari(ExperienceStore(folder), given.name, given.episodes))

@@ -22,15 +22,15 @@ from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
-from interreplay.experiments.studies.results_table import aligned
+from interreplay.experiments.studies.results_table import align
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import FINISHED, StudyFolder, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.results.reader import curve
-from interreplay.runs.resume import plain
-from interreplay.runs.run_folder import find_checkpoints, read_settings, steps_of
-from interreplay.runs.state_files.disk import held
+from interreplay.runs.resume import as_plain
+from interreplay.runs.run_folder import find_checkpoints, parse_steps, read_settings
+from interreplay.runs.state_files.disk import hold
 
 FORK = "fork.json"
 PAIRED = "paired.csv"
@@ -68,10 +68,10 @@ def make_parser() -> OneLineParser:
 
 def act(given: argparse.Namespace) -> int:
     """Run the study and write the report; return the exit code."""
-    checkpoint = checkpoint_at(given.run, given.at)
+    checkpoint = find_checkpoint(given.run, given.at)
     parent = read_settings(checkpoint)
-    step = steps_in(checkpoint)
-    study = planned(given, checkpoint, parent, step)
+    step = read_steps(checkpoint)
+    study = plan_arms(given, checkpoint, parent, step)
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
     check(study, numbers, here=True)
@@ -80,29 +80,29 @@ def act(given: argparse.Namespace) -> int:
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
     write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
-    with held(folder.path, "the study"):
+    with hold(folder.path, "the study"):
         code = run_all(study, folder, "local", again="the same command")
     report(study, folder, checkpoint.parent, step)
     return code
 
 
-def checkpoint_at(run: Path, at: int | None) -> Path:
+def find_checkpoint(run: Path, at: int | None) -> Path:
     """Return the newest checkpoint of a run at or before an env step."""
     found = find_checkpoints(run, "RUN")
     latest = math.inf if at is None else at
-    before = [path for path in found if steps_of(path) <= latest]
+    before = [path for path in found if parse_steps(path) <= latest]
     if not before:
-        steps = ", ".join(f"{step:,}" for step in sorted(set(map(steps_of, found))))
+        steps = ", ".join(f"{step:,}" for step in sorted(set(map(parse_steps, found))))
         raise UsageError(
             f"--at {at}: {run} has no checkpoint at or before this step, only at {steps}; --keep_checkpoints_at of a "
             "run keeps checkpoints to fork from"
         )
-    return max(before, key=steps_of)
+    return max(before, key=parse_steps)
 
 
-def steps_in(checkpoint: Path) -> int:
+def read_steps(checkpoint: Path) -> int:
     """Return the env steps of a checkpoint, which may have been renamed."""
-    steps = steps_of(checkpoint)
+    steps = parse_steps(checkpoint)
     if steps < 0:
         from interreplay.rllib.algorithms.loop import LOOP_STATE  # imports Ray
         from interreplay.rllib.checkpoints import ALGORITHM
@@ -111,14 +111,14 @@ def steps_in(checkpoint: Path) -> int:
     return steps
 
 
-def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, Any], step: int) -> Study:
+def plan_arms(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, Any], step: int) -> Study:
     """Return the study of the arms."""
     trainer = str(parent["trainer"])
     if ALGORITHMS[trainer].unrolls:
         raise UsageError(
             f"{checkpoint} was made by {trainer}, which learns from unrolls; expected replayed transitions"
         )
-    settings = settings_of_parent(parent) | {
+    settings = read_inherited_settings(parent) | {
         "preset": presets.NONE,
         "total_env_steps": step + given.steps,
         "fork_from": str(checkpoint),
@@ -134,7 +134,7 @@ def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, An
     return Study(expand(contents), execution)
 
 
-def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:
+def read_inherited_settings(parent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run that differ from the defaults, without its replay method."""
     usual = default_settings(str(parent["trainer"]))
     found = {}
@@ -144,7 +144,7 @@ def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:
         value = parent[name]
         if name == "wrapper" and parent.get("relabel"):  # --relabel adds a wrapper
             value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]
-        if plain(value) != plain(usual[name]):
+        if as_plain(value) != as_plain(usual[name]):
             found[name] = value
     return found
 
@@ -156,17 +156,17 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     for run in sorted(study.runs, key=lambda run: labels.index(run.label)):  # the first arm is the one to compare with
         if folder.trial(run).status()["state"] == FINISHED:
             folders[run.label, run.seed] = folder.trial(run).path
-    arms = paired.arms_of(folders, step)
+    arms = paired.read_arms(folders, step)
     if labels[0] not in arms:
         print(f"no run of {labels[0]}, the arm to compare with, has finished with results after the fork")
         return
-    print(f"\n{aligned(paired.table_of(arms), right={1, 2, 3, 4, 5}, width=140)}")
+    print(f"\n{align(paired.make_table(arms), right={1, 2, 3, 4, 5}, width=140)}")
     left = len(study.runs) - len(folders)
     if left:
         print(f"without {left} of {len(study.runs)} runs, which have not finished")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
-    write_result(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))
+    write_result(folder.path / PAIRED, pd.DataFrame(paired.make_rows(arms)).to_csv(index=False))
     written = [PAIRED]
     if draw(arms, curve(parent), step, folder.path / FIGURE):
         written.append(FIGURE)

@@ -20,7 +20,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import OneLineParser, has_flag, underscored
+from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
 from interreplay.experiments.process import outcome
 
 CLUSTERS = 1_000
@@ -104,12 +104,12 @@ def make_parser() -> OneLineParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train with LCER's flags; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return outcome.run(lambda: train.main(translated(words)))
+    return outcome.run(lambda: train.main(translate(words)))
 
 
-def translated(words: Sequence[str]) -> list[str]:
+def translate(words: Sequence[str]) -> list[str]:
     """Translate LCER's flags to those of `interreplay.experiments.commands.train`; leave all others unchanged."""
-    given, others = make_parser().parse_known_args(list(map(underscored, words)))
+    given, others = make_parser().parse_known_args(list(map(use_underscores, words)))
     if has_flag(others, "--resume"):
         return list(words)
     if bool(given.updates_per_step) == bool(given.n_update_batches):
@@ -197,10 +197,10 @@ def enjoy(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not has_flag(words, "--checkpoint"):
         return evaluate.main(words)
-    return outcome.run(lambda: evaluate.main(enjoyed(words)))
+    return outcome.run(lambda: evaluate.main(translate_enjoy(words)))
 
 
-def enjoyed(words: Sequence[str]) -> list[str]:
+def translate_enjoy(words: Sequence[str]) -> list[str]:
     """Translate the flags of LCER's ``enjoy.py`` to those of `interreplay.experiments.commands.evaluate`."""
     parser = OneLineParser()
     for name in ("random-actions", "make-gif", "add-episodes"):

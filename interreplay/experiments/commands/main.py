@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from interreplay import __version__
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.signals import end_without_saving, ending_at_ctrl_c
+from interreplay.experiments.process.signals import end_at_ctrl_c, end_without_saving
 from interreplay.imports import collection_paused
 
 HERE = "interreplay.experiments.commands"
@@ -32,11 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; return the exit code, 2 for an unknown one."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
-        with outcome.lasting_output():
+        with outcome.keep_output_open():
             print(usage())
         return 0 if words else 2
     if words[0] == "--version":
-        with outcome.lasting_output():
+        with outcome.keep_output_open():
             print(f"interreplay {__version__}")
         return 0
     name, *rest = words
@@ -75,7 +75,7 @@ cluster = study
 
 def _run(module: str, words: Sequence[str] | None) -> int:
     try:
-        with ending_at_ctrl_c(), collection_paused():
+        with end_at_ctrl_c(), collection_paused():
             found = importlib.import_module(module)
     except UsageError as error:  # a user's package shadows the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")

@@ -14,28 +14,28 @@ import gymnasium as gym
 from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.lookup import Environment
-from interreplay.environments.spaces import columns_of_spaces, flat_actions
+from interreplay.environments.spaces import columns_from_spaces, flat_actions
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, ModelBased, RowSource, make_source
 from interreplay.experiments.flags.offline_flags import check_recorded
-from interreplay.experiments.flags.presets import shown
-from interreplay.experiments.flags.replay_flags import readable, readable_arguments, short, source_of
+from interreplay.experiments.flags.presets import format_flags
+from interreplay.experiments.flags.replay_flags import describe_source, format_argument, format_arguments, shorten_name
 from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.training_flags import (
     RunSettings,
-    environment_of,
+    make_environment,
     preset_summary,
-    settings_for,
+    resolve_settings,
     settings_resumed,
 )
-from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
+from interreplay.experiments.process.machine import check_device, check_workers, choose_device, count_gpus, free_memory
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
 from interreplay.learning.actor_critic.compilation import check_compiler
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.actor_critic.tqc import TQCUpdate
-from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, architecture_of, check_actions
+from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, check_actions, get_architecture
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.losses import check_loss, find_chosen_losses
 from interreplay.learning.networks.encoders import is_image
 from interreplay.learning.update import CRITIC_LOSS, SUCCESS_COLUMN, Update
 from interreplay.learning.value.dqn import DQNUpdate
@@ -64,7 +64,7 @@ class PreparedRun:
     lines: tuple[str, ...]
 
 
-def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> PreparedRun:
+def prepare(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> PreparedRun:
     """Resolve and check a run in the folder `home`, None for a new one.
 
     The checkpoints are those to resume from, the preferred one first; none for a new run.
@@ -72,16 +72,16 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     if checkpoints:
         settings = settings_resumed(first_settings(checkpoints), given)
     else:
-        settings = settings_for(given)
+        settings = resolve_settings(given)
         check_workers(settings.num_workers)
         check_parent(settings)
-    device = chosen_device(settings.device, own_gpus())
+    device = choose_device(settings.device, count_gpus())
     check_device(device)
-    environment = environment_of(settings)
+    environment = make_environment(settings)
     output_dir = given.get("output_dir", settings.output_dir)
     if home:
         output_dir = home.parent
-    settings = settings.replaced(device=device, env=environment.name, output_dir=str(output_dir))
+    settings = settings.replace(device=device, env=environment.name, output_dir=str(output_dir))
     check_actions(settings.trainer, settings.env, environment.action_space)
     lines = [environment.note]
     if "config" in given:
@@ -91,9 +91,9 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     lines.append(describe(settings))
     if settings.offline_data is not None:
         key, recorded = check_recorded(settings, environment.spaces)
-        settings = settings.replaced(offline_key=key)
+        settings = settings.replace(offline_key=key)
         lines.append(recorded)
-    source, memory = checked_source(settings, environment)
+    source, memory = check_source(settings, environment)
     lines.append(memory)
     ensure_writable(home or Path(settings.output_dir))
     starts = settings.learning_starts
@@ -137,22 +137,22 @@ def describe(settings: SimpleNamespace) -> str:
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
-    method = readable({"type": settings.buffer} | readable_arguments(arguments))
-    return f"{short(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
+    method = format_argument({"type": settings.buffer} | format_arguments(arguments))
+    return f"{shorten_name(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
 
 
-def checked_source(settings: SimpleNamespace, environment: Environment, here: bool = True) -> tuple[Source, str]:
+def check_source(settings: SimpleNamespace, environment: Environment, here: bool = True) -> tuple[Source, str]:
     """Build and check the source of a run's batches; return it with a line about its memory, "" if it is unknown.
 
     If the run is executed `here`, its networks and the memory of this machine are checked, too.
     """
     source: Source
     if not here:
-        settings = settings.replaced(device="cpu")  # the GPU is in another machine
+        settings = settings.replace(device="cpu")  # the GPU is in another machine
     if ALGORITHMS[settings.trainer].unrolls:
-        source = mix_for(settings, environment)
+        source = build_mix(settings, environment)
     else:
-        source = source_for(settings, environment)
+        source = build_source(settings, environment)
         check_method(settings, source)
     if not here:
         replay_bytes(settings, environment, source)
@@ -161,9 +161,9 @@ def checked_source(settings: SimpleNamespace, environment: Environment, here: bo
     return source, check_memory(settings, environment, source)
 
 
-def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource:
+def build_source(settings: SimpleNamespace, environment: Environment) -> RowSource:
     """Build the source of a run's batches, and check that it can store the environment's rows."""
-    kind, arguments = source_of(settings)
+    kind, arguments = describe_source(settings)
     device = "cpu"
     if settings.device == "cuda" and not settings.cuda_graph:  # with graphs, the learner copies batches itself
         device = "cuda:0"
@@ -177,14 +177,14 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     method = settings.buffer
     try:
         source = make_source(kind, defaults, **arguments)
-        losses = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
+        losses = find_chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
         check_loss(**losses, method=method if source.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{method}: {error}") from error
     if source.wants_goal_functions and settings.frame_stack > 1:
         raise UsageError(f"--frame_stack {settings.frame_stack}: goals would be stacked, too; {method} requires 1")
     try:
-        source.check(columns_of_spaces(*environment.spaces))
+        source.check(columns_from_spaces(*environment.spaces))
     except ValueError as error:
         problem = f"{method} cannot store {settings.env}: {error}"
         raise UsageError(f"{problem}; its spaces are {environment.spaces}") from error
@@ -216,7 +216,7 @@ def check_method(settings: SimpleNamespace, source: RowSource) -> None:
         raise UsageError(str(error)) from None
 
 
-def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | None:
+def build_mix(settings: SimpleNamespace, environment: Environment) -> UnrollMix | None:
     """Build the mix of unrolls that a run replays; None without replay."""
     if "parameters" not in settings.buffer_args:
         return None
@@ -228,7 +228,7 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
 
 def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
     """Reject incompatible layers, and networks that do not fit into memory."""
-    architecture = ARCHITECTURES[architecture_of(settings.trainer)]
+    architecture = ARCHITECTURES[get_architecture(settings.trainer)]
     try:
         count, need = network_bytes(architecture, *environment.spaces, vars(settings))
     except ValueError as error:
@@ -239,7 +239,7 @@ def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
     if need > free:
         widths = {name: getattr(settings, name) for name in WIDTHS if getattr(settings, name, None)}
         raise UsageError(
-            f"{shown(widths)}: the networks have {count:.3g} parameters, which take {gigabytes(need)} GB in "
+            f"{format_flags(widths)}: the networks have {count:.3g} parameters, which take {gigabytes(need)} GB in "
             f"training; {gigabytes(free)} GB are free; expected smaller layers"
         )
 

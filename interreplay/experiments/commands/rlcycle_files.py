@@ -9,7 +9,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.values import only, without
+from interreplay.experiments.flags.values import drop_settings, select_settings
 from interreplay.runs.results.reader import flat
 
 GROUPS = {"hyper_params": "hyper_params", "models": "model"}
@@ -150,7 +150,7 @@ def _layers(contents: Mapping[str, Any], place: str, ends: bool = False) -> dict
         activation = params.get("post_activation_fn", params.get("activation_fn"))
         if kind == "Conv2DLayer":
             found[name] = {"layer": "Conv2d", "out_channels": size}
-            found[name] |= only(params, ("kernel_size", "stride"))
+            found[name] |= select_settings(params, ("kernel_size", "stride"))
         elif kind == "LinearLayer":
             found[name] = {"layer": "Linear", "out_features": size}
         elif kind == "FactorizedNoisyLinearLayer":
@@ -167,7 +167,7 @@ def _layers(contents: Mapping[str, Any], place: str, ends: bool = False) -> dict
             raise UsageError(f"{place}.{name}: activation {activation!r}; expected relu, tanh, identity or softmax")
     if ends:
         found.pop(f"{last}_activation", None)  # the algorithm squashes actions
-        found[last] = without(found[last], ("out_features", "outputs"))
+        found[last] = drop_settings(found[last], ("out_features", "outputs"))
     return found
 
 

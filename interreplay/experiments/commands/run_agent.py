@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.commands.rlcycle_files import SIZES, read_experiment
-from interreplay.experiments.flags.config_files import completed, names
-from interreplay.experiments.flags.values import boolean, whole
+from interreplay.experiments.flags.config_files import merge_config, names
+from interreplay.experiments.flags.values import read_boolean, whole
 from interreplay.experiments.process import outcome
 from interreplay.learning.algorithms_table import VARIANTS
 
@@ -114,9 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{usage(prog)}\n--help lists the flags")
         return 2
     if not {"-h", "--help"}.isdisjoint(words):
-        with outcome.lasting_output():
+        with outcome.keep_output_open():
             print(f"{usage(prog)}\nIt accepts the flags of custom_training.py, also as KEY=VALUE:\n")
-    return outcome.run(lambda: train.main(translated(words)))
+    return outcome.run(lambda: train.main(translate(words)))
 
 
 def usage(prog: str) -> str:
@@ -130,7 +130,7 @@ def usage(prog: str) -> str:
     return "\n".join(lines)
 
 
-def translated(words: Sequence[str]) -> list[str]:
+def translate(words: Sequence[str]) -> list[str]:
     """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged."""
     names_given = []
     others = []
@@ -148,20 +148,20 @@ def translated(words: Sequence[str]) -> list[str]:
             # `read_experiment` has applied the sizes.
             given = [word for word in others if not word.partition("=")[0].endswith(SIZES)]
             found, of_values = theirs
-            return _in_our_terms([*found, *given], of_values)
+            return _translate_words([*found, *given], of_values)
     elif all("=" in word and not word.startswith("-") for word in others):
         names_given.append(DEFAULT)
     if not names_given:
-        return _in_our_terms(others, of_values=False)
+        return _translate_words(others, of_values=False)
     name = names_given[0]
     trainer = [word for word in others if word.startswith("trainer=")]
-    named = completed({"config": name}, trainer).get("trainer")
+    named = merge_config({"config": name}, trainer).get("trainer")
     if name.startswith("pybullet/"):
         print(f"{name}: MuJoCo's environments replace PyBullet's, which Gymnasium does not have")
-    return [f"--config={name}", *_in_our_terms(others, named in VARIANTS)]
+    return [f"--config={name}", *_translate_words(others, named in VARIANTS)]
 
 
-def _in_our_terms(words: Sequence[str], of_values: bool) -> list[str]:
+def _translate_words(words: Sequence[str], of_values: bool) -> list[str]:
     """Return words with RLcycle's settings translated; `of_values` is true for variants of DQN."""
     found = []
     for word in words:
@@ -214,7 +214,7 @@ def _setting(word: str, of_values: bool) -> list[str]:
             print(f"{text} is an environment of PyBullet; using {bullet[1]}-v5 of MuJoCo")
             value = f"{bullet[1]}-v5"
         elif key == f"{HYPER}use_per":
-            value = "PER" if boolean(text) else "Uniform"
+            value = "PER" if read_boolean(text) else "Uniform"
         elif key == f"{HYPER}train_freq":
             value = str(1 / whole(1)(text))
     except argparse.ArgumentTypeError as error:

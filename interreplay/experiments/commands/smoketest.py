@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from interreplay.errors import in_words
+from interreplay.errors import describe_error
 from interreplay.experiments.commands.installation import MODULES, ROOT, distribution, requirements
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.process import node_checks
@@ -79,12 +79,12 @@ def checks() -> Checks:
                 continue
             found[f"buffer {name}"] = partial(buffer_samples, f"{recipe.__module__}:{name}")
     except Exception as error:
-        found["replay buffers"] = partial(raise_again, error)
+        found["replay buffers"] = partial(reraise, error)
     found["training"] = training
     return found
 
 
-def raise_again(error: Exception) -> str:
+def reraise(error: Exception) -> str:
     """Fail with an earlier error."""
     raise error
 
@@ -103,7 +103,7 @@ def package(requirement: str) -> str:
     try:
         importlib.import_module(MODULES.get(name, name))
     except Exception as error:
-        problem = f"{version} is installed but cannot be imported: {in_words(error)}"
+        problem = f"{version} is installed but cannot be imported: {describe_error(error)}"
         raise NodeProblem(problem, f"{REINSTALL} {name}") from error
     return version
 
@@ -121,10 +121,10 @@ def mujoco_steps() -> str:
 def buffer_samples(reference: str) -> str:
     """Check that the replay method ``module:Class`` stores transitions and returns finite ones."""
     from interreplay.diagnostics.contract import BATCH, shapes_and_dtypes
-    from interreplay.experiments.commands.check import subject_for
+    from interreplay.experiments.commands.check import make_subject
 
     rows = 150
-    subject = replace(subject_for(reference, {}), any_weights=True)
+    subject = replace(make_subject(reference, {}), any_weights=True)
     shapes_and_dtypes(subject, rows)
     return f"{rows} transitions in, {BATCH} out"
 

@@ -22,20 +22,27 @@ from interreplay.experiments.commands.study_checks import (
     check_together,
 )
 from interreplay.experiments.commands.train import requested_list
-from interreplay.experiments.flags.config_files import completed
+from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
-from interreplay.experiments.flags.replay_flags import methods_with
+from interreplay.experiments.flags.replay_flags import find_methods
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
-from interreplay.experiments.flags.training_flags import settings_for
-from interreplay.experiments.flags.values import only, written
-from interreplay.experiments.process.machine import chosen_device, own_gpus
+from interreplay.experiments.flags.training_flags import resolve_settings
+from interreplay.experiments.flags.values import format_value, select_settings
+from interreplay.experiments.process.machine import choose_device, count_gpus
 from interreplay.experiments.process.outcome import program
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import RESUMABLE
 from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.grid import as_seeds, expand, read_inputs_file, read_study_file, typed, with_values
+from interreplay.experiments.studies.grid import (
+    as_seeds,
+    convert_settings,
+    expand,
+    read_inputs_file,
+    read_study_file,
+    with_values,
+)
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import (
@@ -46,11 +53,11 @@ from interreplay.experiments.studies.study_folder import (
     STOPPED,
     StudyFolder,
     TrialFolder,
-    shortened,
+    shorten,
 )
-from interreplay.runs.resume import plain
-from interreplay.runs.run_folder import check_name, find_checkpoints, steps_of
-from interreplay.runs.state_files.disk import held
+from interreplay.runs.resume import as_plain
+from interreplay.runs.run_folder import check_name, find_checkpoints, parse_steps
+from interreplay.runs.state_files.disk import hold
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
@@ -98,7 +105,7 @@ def make_parser() -> FlagParser:
 
 def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return how to set an argument of a replay method that was given as a flag, "" for other words."""
-    methods = methods_with(name)
+    methods = find_methods(name)
     if not methods:
         return ""
     named = [entry for entry in given.get("buffers", ()) if entry in methods]
@@ -124,7 +131,7 @@ def act(given: Mapping[str, Any]) -> int:
         study = folder.read()
     else:
         study, folder = read_new(given)
-    study = replace(study, execution=replace(study.execution, **only(given, EXECUTION)))
+    study = replace(study, execution=replace(study.execution, **select_settings(given, EXECUTION)))
     check_search(study.execution, study.runs, given.get("run"))
     numbers = range(len(study.runs))
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
@@ -149,20 +156,20 @@ def act(given: Mapping[str, Any]) -> int:
         folder.check(study)
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):
-            steps = settings_for(run.given()).total_env_steps
+            steps = resolve_settings(run.given()).total_env_steps
             lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
-        print(results_table.aligned(lines, right={0, 2}))
+        print(results_table.align(lines, right={0, 2}))
         return 0
     folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
-    with held(folder.path, "the study"):
+    with hold(folder.path, "the study"):
         return run_all(study, folder, address)
 
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study of a study file, an inputs file or flags."""
-    settings = only(given, {name for name, flag in FLAGS.items() if flag.in_study is None})
+    settings = select_settings(given, {name for name, flag in FLAGS.items() if flag.in_study is None})
     if "inputs" in given:
         return read_inputs(given, settings)
     home = Path(given.get("study", "study")).stem
@@ -170,11 +177,11 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     contents: dict[str, Any] = {}
     if "study" in given:
         contents = read_study_file(Path(given["study"]))
-    contents |= only(given, GRID)
+    contents |= select_settings(given, GRID)
     if "seeds" in given:
         contents["seeds"] = as_seeds(given["seeds"])
-    flags = typed(plain(settings))
-    contents["settings"] = typed(contents.get("settings")) | flags
+    flags = convert_settings(as_plain(settings))
+    contents["settings"] = convert_settings(contents.get("settings")) | flags
     runs = expand(contents)
     for grid in contents.get("grids", []):
         for name in GRID:
@@ -183,11 +190,12 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     for run in runs:
         for name, value in flags.items():
             if run.flags[name] != value:
+                own = format_value(run.flags[name])
                 raise UsageError(
-                    f"--{name} {written(value)}: a grid or an entry sets {name} {written(run.flags[name])} for "
-                    f"{run.name}; remove one of them"
+                    f"--{name} {format_value(value)}: a grid or an entry sets {name} {own} for {run.name}; "
+                    "remove one of them"
                 )
-    return planned(runs, contents, given, Path("results", home))
+    return plan(runs, contents, given, Path("results", home))
 
 
 def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
@@ -195,41 +203,41 @@ def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
     more = sorted({"study", *GRID} & given.keys() | settings.keys())
     if more:
         raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
-    parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
+    parser = RaisingFlagParser(GROUPS, complete=merge_config, prog="inputs")
     runs, folders = read_inputs_file(given["inputs"], parser.given)
     if "output_dir" not in given and len(set(folders)) > 1:
         raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
-    return planned(runs, {}, given, Path(*folders[:1] or ["results"]))
+    return plan(runs, {}, given, Path(*folders[:1] or ["results"]))
 
 
-def planned(
+def plan(
     runs: list[PlannedRun], contents: Mapping[str, Any], given: Mapping[str, Any], home: Path
 ) -> tuple[Study, StudyFolder]:
     """Return a study of runs, after drawing the values of its search; flags override the contents of its file."""
     names = (*SEARCH, "searcher")
     search: dict[str, Any] = dict.fromkeys(names)
-    search |= only(contents, names) | only(given, names)
+    search |= select_settings(contents, names) | select_settings(given, names)
     if search["search"] is not None:
-        from interreplay.experiments.tune.hyperparameter_search import searched  # imports Ray
+        from interreplay.experiments.tune.hyperparameter_search import repeat_with_values  # imports Ray
 
-        runs = searched(runs, search["search"], search["num_samples"] or 10, search["searcher"])
+        runs = repeat_with_values(runs, search["search"], search["num_samples"] or 10, search["searcher"])
     elif search["searcher"] == TPE:
         raise UsageError(f"--searcher {TPE} needs --search, the settings to be searched")
-    execution = Execution(**only(contents, EXECUTION))
+    execution = Execution(**select_settings(contents, EXECUTION))
     if search["searcher"] == TPE:
         execution = replace(execution, search=dict(search["search"]))
     return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
 
 
-def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
+def make_run_settings(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
     """Return a run's settings as for ``custom_training``, with the threads and the device of the study.
 
     `gpus` are the GPUs of the run; None for the study's GPUs per trial.
     """
-    settings = settings_for(run.given())
+    settings = resolve_settings(run.given())
     if gpus is None:
         gpus = study.execution.gpus_per_trial
-    device = chosen_device(settings.device, gpus)
+    device = choose_device(settings.device, gpus)
     how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
     if settings.keep_experience == "auto":
         how["keep_experience"] = 0
@@ -244,7 +252,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
     if study.execution.scheduler != "fifo":
         print(f"--scheduler {study.execution.scheduler} has no effect with --run, which trains one run only")
-    settings = settings_of(study, folder, run, own_gpus())
+    settings = make_run_settings(study, folder, run, count_gpus())
     code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     # The tables need the results of all runs, which each task of an array would read again.
     if all(folder.trial(other).status()["state"] in (*OVER, FAILED) for other in study.runs):
@@ -252,13 +260,13 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     return code
 
 
-def steps_at_start(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
+def get_first_step(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
     """Return the env steps of the checkpoint at which a run resumes, or of the one that it forks; 0 for a new run."""
     checkpoints = trial.resumable()
     if not checkpoints and settings["fork_from"]:
         parent = Path(settings["fork_from"])
         checkpoints = find_checkpoints(parent) if parent.is_dir() else [parent]  # it may be on another machine
-    return max(0, steps_of(checkpoints[0])) if checkpoints else 0
+    return max(0, parse_steps(checkpoints[0])) if checkpoints else 0
 
 
 def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") -> int:
@@ -280,11 +288,11 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
     totals = {}
     saved = {}
     for run in todo:
-        gpus = own_gpus() if study.execution.together else None
-        settings = settings_of(study, folder, run, gpus)
+        gpus = count_gpus() if study.execution.together else None
+        settings = make_run_settings(study, folder, run, gpus)
         jobs.append((folder.path.absolute() / run.name, settings))
         totals[run.name] = settings["total_env_steps"]
-        saved[run.name] = steps_at_start(folder.trial(run), settings)
+        saved[run.name] = get_first_step(folder.trial(run), settings)
     reporter = StudyReporter(totals, saved, done, sys.stdout)
     try:
         if study.execution.together:
@@ -298,7 +306,7 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
     for name, reason in reporter.failed.items():
         trial = TrialFolder(folder.path / name)
         with contextlib.suppress(OSError):  # full disk
-            if trial.status()["failures"][-1:] == [shortened(reason)]:
+            if trial.status()["failures"][-1:] == [shorten(reason)]:
                 trial.note(state=FAILED)
             else:  # the process ended before it could record the failure
                 trial.note_failure(reason, FAILED)
@@ -311,7 +319,7 @@ def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[An
 
     searcher = None
     if study.execution.searcher == TPE:
-        searcher = hyperparameter_search.sequential(study, folder, functools.partial(settings_of, study, folder))
+        searcher = hyperparameter_search.sequential(study, folder, functools.partial(make_run_settings, study, folder))
     execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
     scheduler = hyperparameter_search.scheduler(execution.scheduler, [settings for _, settings in jobs])
     return run_study.run_trials(
@@ -341,7 +349,7 @@ def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> in
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
     if ranked := results_table.ranking(rows, runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
-        print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
+        print(f"\n{results_table.align([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
         for best in results_table.best_draws(rows, runs):
             print(f"command of the best in {best.env}: {results_table.as_command(best)}")
     states = Counter(rows["state"])
@@ -349,7 +357,7 @@ def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> in
     left = len(rows) - failed - int(rows["state"].isin(list(OVER)).sum())
     if failed:
         reasons = rows.loc[rows["state"] == FAILED, ["name", "starts", "last_failure"]].astype(str).to_numpy()
-        print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
+        print(f"\n{results_table.align([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
     again = again or f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from interreplay.errors import RefusedRuns, UsageError
-from interreplay.experiments.commands.preparation import check_parent, checked_source
+from interreplay.errors import RejectedRuns, UsageError
+from interreplay.experiments.commands.preparation import check_parent, check_source
 from interreplay.experiments.flags.offline_flags import check_recorded
-from interreplay.experiments.flags.training_flags import environment_of, settings_for
-from interreplay.experiments.flags.values import without
+from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
+from interreplay.experiments.flags.values import drop_settings
 from interreplay.experiments.process.machine import (
     check_device,
     check_room,
     check_workers,
-    chosen_device,
-    own_cpus,
-    own_gpus,
+    choose_device,
+    count_cpus,
+    count_gpus,
 )
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
@@ -38,7 +38,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
         run = study.runs[number]
         trial = folder and folder.trial(run)
         if trial and trial.path.is_dir() and trial.resumable():
-            run = replace(run, flags=without(run.flags, {"fork_from"}))
+            run = replace(run, flags=drop_settings(run.flags, {"fork_from"}))
         kind = repr({**run.flags, "seed": 0})
         if kind not in by_kind:
             try:
@@ -49,24 +49,24 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
         if by_kind[kind]:
             reasons[number] = by_kind[kind]
     if reasons:
-        raise RefusedRuns(reasons, len(study.runs))
+        raise RejectedRuns(reasons, len(study.runs))
 
 
 def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     """Check that a run can start; arguments as for `check`."""
-    settings = settings_for(run.given())
-    device = chosen_device(settings.device, execution.gpus_per_trial)
+    settings = resolve_settings(run.given())
+    device = choose_device(settings.device, execution.gpus_per_trial)
     if here:
         check_device(device)
         check_parent(settings)
-    elif not own_gpus():
+    elif not count_gpus():
         device = "cpu"  # another machine has the GPU
-    settings = settings.replaced(device=device)
-    environment = environment_of(settings)
+    settings = settings.replace(device=device)
+    environment = make_environment(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
     if here and settings.offline_data is not None:
         check_recorded(settings, environment.spaces)
-    checked_source(settings.replaced(offline_data=None), environment, here)
+    check_source(settings.replace(offline_data=None), environment, here)
 
 
 def check_search(execution: Execution, runs: Sequence[PlannedRun], only_run: int | None) -> None:
@@ -90,7 +90,7 @@ def check_together(study: Study, address: str) -> None:
     if execution.scheduler != "fifo" or execution.searcher == TPE:
         raise UsageError("--together runs all runs at once; expected --scheduler fifo and --searcher random")
     for run in study.runs:
-        workers = settings_for(run.given()).num_workers
+        workers = resolve_settings(run.given()).num_workers
         if workers:
             raise UsageError(f"--num_workers is {workers}; expected 0 with --together")
 
@@ -101,7 +101,7 @@ def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> 
     The job has `cpus` and `gpus`, None if unknown.
     """
     execution = study.execution
-    settings = [settings_for(run.given()) for run in study.runs]
+    settings = [resolve_settings(run.given()) for run in study.runs]
     if alone:
         for each in settings:
             if cpus is not None:
@@ -115,7 +115,7 @@ def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> 
             have_gpus=execution.gpus_per_trial if gpus is None else gpus,
         )
     for each in settings:
-        device = chosen_device(each.device, execution.gpus_per_trial)
+        device = choose_device(each.device, execution.gpus_per_trial)
         if device != "cpu" and gpus == 0:
             raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
 
@@ -125,10 +125,10 @@ def check_processors(execution: Execution, runs: Iterable[PlannedRun], alone: bo
 
     `alone` is true if a run has this process for itself, as with ``--run``.
     """
-    settings = [vars(settings_for(run.given())) for run in runs]
+    settings = [vars(resolve_settings(run.given())) for run in runs]
     for each in settings:
         check_workers(each["num_workers"])
     if not alone:
         cpus = cpus_per_run(execution, settings)
-        most = max(own_cpus(), execution.max_concurrent * cpus)  # an explicit max_concurrent may exceed the CPUs
-        check_room(cpus, execution.gpus_per_trial, most, own_gpus())
+        most = max(count_cpus(), execution.max_concurrent * cpus)  # an explicit max_concurrent may exceed the CPUs
+        check_room(cpus, execution.gpus_per_trial, most, count_gpus())

@@ -21,23 +21,23 @@ from interreplay.errors import (
     RunnerLost,
     TrainingDiverged,
     UsageError,
-    in_words,
+    describe_error,
     is_request_to_end,
 )
-from interreplay.experiments.commands.preparation import prepared
+from interreplay.experiments.commands.preparation import prepare
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.replay_flags import list_buffers, short
+from interreplay.experiments.flags.replay_flags import list_buffers, shorten_name
 from interreplay.experiments.flags.run_flags import DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process.hang_watch import HangWatch
-from interreplay.experiments.process.outcome import GREEN, colored, folded, program, program_for
-from interreplay.experiments.process.progress import reporter_of
+from interreplay.experiments.process.outcome import GREEN, colored, format_program, program, wrap_line
+from interreplay.experiments.process.progress import make_reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.runs.checkpoints import best_checkpoints, best_of
-from interreplay.runs.resume import changed_rates, reopen, restore, run_folder_of, unwritten
+from interreplay.runs.checkpoints import best_checkpoints, find_best
+from interreplay.runs.resume import find_run_folder, read_unwritten, record_changed_rates, reopen, restore
 from interreplay.runs.run_folder import STATUS, RunFolder, ensure_writable, find_checkpoints
-from interreplay.runs.state_files.disk import held
+from interreplay.runs.state_files.disk import hold
 
 if TYPE_CHECKING:
     from interreplay.experiments.training.train_loop import Training
@@ -64,29 +64,29 @@ def act(given: Mapping[str, Any]) -> int:
     for name in ("best", "recover"):
         if given.get(name) and "resume" not in given:
             raise UsageError(f"--{name} requires --resume RUN")
-    checkpoints = chosen_checkpoints(given)
+    checkpoints = choose_checkpoints(given)
     home = None
     if checkpoints:
-        home = run_folder_of(checkpoints[0], given.get("output_dir"))
+        home = find_run_folder(checkpoints[0], given.get("output_dir"))
     if home is None:
         return run(given, checkpoints, None)
     if (home / STATUS).exists():
-        again = f"{program_for('study')} --resume {shlex.quote(str(home.parent))}"
+        again = f"{format_program('study')} --resume {shlex.quote(str(home.parent))}"
         raise UsageError(
             f"{home} is a run of the study {home.parent}; continue it with: {again}; "
             "--output_dir starts a separate run from it"
         )
     ensure_writable(home)
-    with held(home, "a run", PATIENCE):
-        return run(given, chosen_checkpoints(given), home)  # read again now that the folder is locked
+    with hold(home, "a run", PATIENCE):
+        return run(given, choose_checkpoints(given), home)  # read again now that the folder is locked
 
 
-def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
+def choose_checkpoints(given: Mapping[str, Any]) -> list[Path]:
     """Return the checkpoints that ``--resume`` may start from, the preferred one first; none for a new run."""
     if "resume" not in given:
         return []
     if given.get("best"):
-        return [best_of(given["resume"])]
+        return [find_best(given["resume"])]
     return find_checkpoints(given["resume"])
 
 
@@ -95,19 +95,19 @@ def requested_list(given: Mapping[str, Any]) -> str:
     if given.get("list_buffers"):
         return list_buffers()
     if given.get("list_presets"):
-        return presets.listed()
+        return presets.list_presets()
     return ""
 
 
 def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
     """Start or resume a run, and train to its end; return the exit code.
 
-    The folder `home` is locked by this process. Arguments are as for `prepared`.
+    The folder `home` is locked by this process. Arguments are as for `prepare`.
     """
-    ready = prepared(given, checkpoints, home)
+    ready = prepare(given, checkpoints, home)
     settings = ready.settings
     for line in ready.lines:
-        print(folded(line, sys.stdout), flush=True)
+        print(wrap_line(line, sys.stdout), flush=True)
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
@@ -131,7 +131,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         if checkpoint and given.get("recover"):
             recover(algo, checkpoint.parent, print)
         if checkpoint:
-            settings = settings.replaced(**changed_rates(settings, checkpoint, algo.env_steps, print))
+            settings = settings.replace(**record_changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:
             folder = reopen(
                 home,
@@ -141,23 +141,23 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
                 notify=print,
                 evaluation_failed=algo.evaluation_failed,
             )
-            return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
+            return train(algo, settings, folder, logs, timeout, read_unwritten(checkpoint))
         folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
-        with held(folder.path, "a run", PATIENCE):
-            return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
+        with hold(folder.path, "a run", PATIENCE):
+            return train(algo, settings, folder, logs, timeout, read_unwritten(checkpoint))
     finally:
         algo.stop()
 
 
 def run_name(settings: SimpleNamespace) -> str:
     """Return the prefix of the run folder's name: algorithm, environment, replay method and parts, preset, seed."""
-    parts = [short(settings.buffer)]
+    parts = [shorten_name(settings.buffer)]
     for value in settings.buffer_args.values():
         if isinstance(value, Mapping) and "type" in value:
-            parts.append(short(str(value["type"])))
+            parts.append(shorten_name(str(value["type"])))
     if Path(settings.preset).suffix or not presets.load(settings.preset).automatic:
         parts.append(Path(settings.preset).stem)
-    return f"{short(settings.trainer)}_{settings.env}_{'-'.join(parts)}_s{settings.seed}"
+    return f"{shorten_name(settings.trainer)}_{settings.env}_{'-'.join(parts)}_s{settings.seed}"
 
 
 def train(
@@ -176,7 +176,7 @@ def train(
     from interreplay.experiments.training.train_loop import Training
 
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
-    reporter = reporter_of(settings, algo.env_steps, sys.stdout, folder.best_evaluation())
+    reporter = make_reporter(settings, algo.env_steps, sys.stdout, folder.best_evaluation())
     training = Training(
         algo, settings, folder, progress=reporter.progress, trackers=trackers, notify=reporter.note, unwritten=missing
     )
@@ -241,5 +241,5 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
     if isinstance(error, EnvironmentFailure | RunnerLost):
         raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
     if not isinstance(error, Exception):
-        reason = f"the run was ended by {in_words(error)}"
+        reason = f"the run was ended by {describe_error(error)}"
         raise RunFailure(f"{reason}; {training.rescue()}; {report} holds the traceback; {again}") from error

@@ -14,10 +14,10 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import check_outside_of_runs, search_here
-from interreplay.environments.registration import own_name
-from interreplay.errors import CheckpointError, UsageError, exits_as_errors, in_words
-from interreplay.rllib.checkpoints import config_of
+from interreplay.environments.own_modules import check_outside_of_runs, search_current_folder
+from interreplay.environments.registration import inner_env_name
+from interreplay.errors import CheckpointError, UsageError, describe_error, exits_as_errors
+from interreplay.rllib.checkpoints import load_config
 from interreplay.rllib.host import needs_ray
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs import state_files
@@ -27,7 +27,7 @@ CONSTRUCTOR = "class_and_ctor_args.pkl"
 """File in which RLlib's own algorithms store their configuration."""
 
 
-def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
+def read_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
     """Return the configuration stored in a checkpoint.
 
     RLlib's own algorithms store pickles, whose loading may execute code; they must be trusted.
@@ -40,7 +40,7 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
                 f"the checkpoint {folder} does not store {' and '.join(missing)}, which is not plain data; "
                 "in Python, from_checkpoint(path, config=...) takes the configuration again"
             )
-        config = config_of(resolved, trusted)
+        config = load_config(resolved, trusted)
     elif not trusted:
         raise CheckpointError(
             f"the checkpoint {folder} was made by RLlib's own algorithms, and loading its pickles can execute code; "
@@ -52,21 +52,21 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
                 (state,) = pickle.load(file)["ctor_args_and_kwargs"][0]
             config = state["class"].from_state(state)
         except Exception as error:  # damaged bytes, or an error in the code that they name
-            raise CheckpointError(f"the checkpoint {folder} cannot be read: {in_words(error)}") from error
+            raise CheckpointError(f"the checkpoint {folder} cannot be read: {describe_error(error)}") from error
     if isinstance(config.env, str):
-        check_environment(own_name(config.env, config.env_config), trusted)
+        check_environment(inner_env_name(config.env, config.env_config), trusted)
     return config
 
 
-def built(config: AlgorithmConfig) -> Algorithm:
+def build_algorithm(config: AlgorithmConfig) -> Algorithm:
     """Return the algorithm of a configuration."""
     if needs_ray(config):
         start_ray(1)
     try:
         return config.build_algo()
     except Exception as error:  # the environment and RLlib raise errors of any class
-        name = own_name(config.env, config.env_config)
-        reason = in_words(error)[:300]
+        name = inner_env_name(config.env, config.env_config)
+        reason = describe_error(error)[:300]
         raise UsageError(f"{config.algo_class.__name__} on {name} cannot be built here: {reason}") from error
 
 
@@ -81,7 +81,7 @@ def restore(algorithm: Algorithm, folder: Path) -> None:
     except CheckpointError:
         raise
     except Exception as error:  # a file is missing, or an array has another shape
-        raise CheckpointError(f"the checkpoint {folder} cannot be loaded: {in_words(error)[:300]}") from error
+        raise CheckpointError(f"the checkpoint {folder} cannot be loaded: {describe_error(error)[:300]}") from error
 
 
 def check_environment(name: str, trusted: bool = False) -> None:
@@ -98,7 +98,7 @@ def check_environment(name: str, trusted: bool = False) -> None:
         )
     if module:
         check_outside_of_runs(module, f"the checkpoint's environment {name!r}")
-    search_here()
+    search_current_folder()
     missing = registration.register(name)
     if missing:
         raise UsageError(f"the checkpoint's environment {name!r} needs: pip install 'interreplay[{missing}]'")
@@ -116,7 +116,7 @@ def check_environment(name: str, trusted: bool = False) -> None:
             "or module:Env-v0 with a module that registers it"
         ) from None
     except Exception as error:  # code of the user
-        reason = in_words(error)
+        reason = describe_error(error)
         raise UsageError(
             f"the checkpoint's environment {name!r} cannot be imported ({reason}); put its folder on PYTHONPATH"
         ) from None

@@ -22,16 +22,16 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import minari_episodes
-from interreplay.experiments.evaluation.load import built, restore, saved_config
+from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
 from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering, check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
-from interreplay.experiments.process.machine import counted
-from interreplay.experiments.process.progress import shown
+from interreplay.experiments.process.machine import format_count
+from interreplay.experiments.process.progress import format_return
 from interreplay.rllib.actor_learner.a3c import A3CConfig
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
-from interreplay.rllib.env_runner.runner_state import success_of
-from interreplay.rllib.ray_session import quiet
-from interreplay.runs.checkpoints import best_of, find, read_best
+from interreplay.rllib.env_runner.runner_state import read_success
+from interreplay.rllib.ray_session import hide_messages
+from interreplay.runs.checkpoints import find, find_best, read_best
 
 
 class Recorder(gym.Wrapper):
@@ -117,8 +117,8 @@ class PlaybackResult:
         lengths = np.array(list(map(attrgetter("length"), self.episodes)))
         successes = [episode.success for episode in self.episodes if episode.success is not None]
         line = (
-            f"{counted(len(returns), 'episode')}: "
-            f"return {shown(returns.mean())} ± {shown(returns.std())}, "
+            f"{format_count(len(returns), 'episode')}: "
+            f"return {format_return(returns.mean())} ± {format_return(returns.std())}, "
             f"length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
         )
         if successes:
@@ -149,11 +149,11 @@ def watch(
     if dataset:
         minari_episodes.check_new(dataset)
     folder = find(checkpoint)[0]
-    config = saved_config(folder, trusted)
+    config = read_config(folder, trusted)
     made_by = config.algo_class.__name__.removeprefix("Stock")
     if run is not None and run.removesuffix("-stock") != made_by:
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {run}; leave --run out")
-    algorithm = built(playback_config(config, film, window))
+    algorithm = build_algorithm(playback_config(config, film, window))
     finished: list[Episode] = []
     written = ""
     try:
@@ -164,7 +164,7 @@ def watch(
             environments[0] = recorder
         for played in _play(algorithm.env_runner, episodes or math.inf, steps or math.inf, seed):
             infos = played.get_infos(-1) or {}
-            success = success_of(infos)
+            success = read_success(infos)
             if success is not None:
                 success = bool(success)
             finished.append(Episode(float(played.get_return()), len(played), success))
@@ -227,19 +227,19 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
     if given.video:
         check_video(given.video)
     if given.best:
-        checkpoint = best_of(given.checkpoint)
+        checkpoint = find_best(given.checkpoint)
         notify(f"{checkpoint}, {read_best(checkpoint)}")
     else:
         found = find(given.checkpoint)
         checkpoint = found[0]
         if found != [given.checkpoint.absolute()]:
-            notify(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
-    quiet()
+            notify(f"{checkpoint}, the newest of {format_count(len(found), 'checkpoint')}")
+    hide_messages()
     numbers = count(1)
 
     def report(episode: Episode) -> None:
         success = {None: "", True: ", success", False: ", no success"}[episode.success]
-        notify(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
+        notify(f"episode {next(numbers)}: return {format_return(episode.ret)} in {episode.length} steps{success}")
 
     episodes = given.episodes
     if episodes is None and given.steps is None:

@@ -17,9 +17,9 @@ import numpy as np
 from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from interreplay.environments.registration import own_name
-from interreplay.errors import UsageError, exits_as_errors, in_words
-from interreplay.experiments.process.machine import counted
+from interreplay.environments.registration import inner_env_name
+from interreplay.errors import UsageError, describe_error, exits_as_errors
+from interreplay.experiments.process.machine import format_count
 from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.runs.run_folder import ensure_writable
 
@@ -97,7 +97,7 @@ class VideoFile:
 
     def add(self, frame: np.ndarray, _episode: str = "") -> None:
         """Append a frame ``(height, width, 3)`` uint8."""
-        shown = scaled(frame, MAX_SIDE[self.path.suffix])
+        shown = scale_down(frame, MAX_SIDE[self.path.suffix])
         if self.path.suffix == ".gif":
             self._frames.append(shown)
         else:
@@ -135,7 +135,7 @@ class VideoFile:
     def summary(self) -> str:
         """Return the path with the numbers of frames and episodes."""
         full = ", the maximum of a GIF; .mp4 has no maximum" if self.count >= self._most else ""
-        return f"{self.path} ({self.count:,} frames of {counted(self._ended, 'episode')}{full})"
+        return f"{self.path} ({self.count:,} frames of {format_count(self._ended, 'episode')}{full})"
 
 
 class EvaluationVideo:
@@ -162,7 +162,7 @@ class EvaluationVideo:
         if episode != self._episode:
             return
         if self._seen % self._stride == 0:
-            self._frames.append(scaled(frame, MAX_EVALUATION_SIDE))
+            self._frames.append(scale_down(frame, MAX_EVALUATION_SIDE))
             if len(self._frames) > MAX_EVALUATION_FRAMES:
                 del self._frames[1::2]
                 self._stride *= 2
@@ -178,7 +178,7 @@ class EvaluationVideo:
         return frames
 
 
-def scaled(frame: np.ndarray, side: int) -> np.ndarray:
+def scale_down(frame: np.ndarray, side: int) -> np.ndarray:
     """Scale a frame ``(height, width, 3)`` uint8 down so that its longer side has at most `side` pixels."""
     image = Image.fromarray(frame)
     image.thumbnail((side, side), Image.Resampling.BOX)
@@ -208,7 +208,7 @@ def check_rendering(config: AlgorithmConfig) -> float:
     collection, and the buffers of the current environment with the same numbers, so that frames would be blank.
     """
     env: Any = None
-    name = own_name(config.env, config.env_config)
+    name = inner_env_name(config.env, config.env_config)
     try:
         with exits_as_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the error below includes what Gymnasium warns about
@@ -218,8 +218,8 @@ def check_rendering(config: AlgorithmConfig) -> float:
             fps = float(env.metadata.get("render_fps") or FPS)
     except Exception as error:  # graphics libraries raise errors of any class
         raise UsageError(
-            f"{name} cannot be rendered here ({in_words(error)[:200]}); MuJoCo needs EGL or OSMesa (on Debian libegl1 "
-            f"or libosmesa6; MUJOCO_GL=egl or osmesa selects one), classic control needs pygame: {EXTRA}"
+            f"{name} cannot be rendered here ({describe_error(error)[:200]}); MuJoCo needs EGL or OSMesa (on Debian "
+            f"libegl1 or libosmesa6; MUJOCO_GL=egl or osmesa selects one), classic control needs pygame: {EXTRA}"
         ) from None
     finally:
         if env is not None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import boolean, only, reader, sources, whole, written
+from interreplay.experiments.flags.values import format_value, read_boolean, reader, select_settings, sources, whole
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
-from interreplay.learning.setting_fields import Accepts, Named, OrWord, Widths, YesNo, accepted_by
+from interreplay.learning.setting_fields import Accepts, Boolean, NamedClass, OrWord, Widths, get_accepted_values
 from interreplay.learning.settings import ReplaySettings
 
 
@@ -22,11 +22,11 @@ def _flags() -> dict[str, Flag]:
             name = setting.name
             if name in _LOOP or name in made:
                 continue  # another default for a flag of the loop, or a setting of an algorithm above
-            accepts = accepted_by(setting)
-            read: Callable[[str], Any] = boolean
-            if not isinstance(accepts, YesNo):
+            accepts = get_accepted_values(setting)
+            read: Callable[[str], Any] = read_boolean
+            if not isinstance(accepts, Boolean):
                 read = reader(accepts)
-            many = isinstance(getattr(accepts, "other", accepts), Widths | Named)
+            many = isinstance(getattr(accepts, "other", accepts), Widths | NamedClass)
             text = _HELP.get(name, setting.metadata["help"])
             made[name] = Flag(name, read, None, f"{text} ({_defaults(name, accepts)})", many=many)
     return made
@@ -36,7 +36,7 @@ def as_given(default: Any, accepts: Accepts) -> str:
     """Return a default as a flag accepts it, such as ``256,256``, ``none`` or another word that stands for it."""
     if isinstance(accepts, OrWord) and default == accepts.stands_for:
         return accepts.word
-    return written(default)
+    return format_value(default)
 
 
 def _defaults(name: str, accepts: Accepts) -> str:
@@ -64,11 +64,11 @@ def exceptions(values: Mapping[str, Any], usual: Any) -> str:
     owners: dict[str, list[str]] = {}
     for algorithm, value in values.items():
         if value != usual:
-            owners.setdefault(written(value), []).append(algorithm)
+            owners.setdefault(format_value(value), []).append(algorithm)
     return "; ".join(f"{', '.join(algorithms)}: {value}" for value, algorithms in owners.items())
 
 
-def _replayed_shares() -> dict[str, float]:
+def _list_replayed_shares() -> dict[str, float]:
     """Return the default share of replayed unrolls of each algorithm that replays unrolls with its default returns."""
     found = {}
     for name in UNROLLS:
@@ -88,9 +88,10 @@ REPLAY_PARAMETERS = Flag(
     "replay_parameters",
     sources,
     None,
-    f"unrolls that {', '.join(_replayed_shares())}, and A2C with --returns vtrace, replay, as JSON in the original "
-    'platform\'s schema or ours, such as [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, '
-    f'"share": 0.5}}] (replayed share by default: 0; {exceptions(_replayed_shares(), 0)})',
+    f"unrolls that {', '.join(_list_replayed_shares())}, and A2C with --returns vtrace, replay, as JSON in the "
+    'original platform\'s schema or ours, such as [{"type": "queue", "share": 0.5}, '
+    f'{{"type": "elite", "capacity": 1000, "share": 0.5}}] '
+    f"(replayed share by default: 0; {exceptions(_list_replayed_shares(), 0)})",
     scope="method",
     in_study="buffers",
 )
@@ -106,11 +107,11 @@ def loop_flag(name: str, **options: Any) -> Flag:
     others = exceptions(own, setting.default)
     if others:
         text = f"{text} ({others})"
-    stated = {"type": reader(accepted_by(setting)), "default": setting.default, "help": text}
+    stated = {"type": reader(get_accepted_values(setting)), "default": setting.default, "help": text}
     return Flag(name, **(stated | options))
 
 
-def flag_of_run(name: str, help: str) -> Flag:
+def make_count_flag(name: str, help: str) -> Flag:
     """Return a flag with a whole number, by default 1; its help lists the algorithms with another default."""
     own = {owner: row.of_run[name] for owner, row in ALGORITHMS.items() if name in row.of_run}
     return Flag(name, whole(1), 1, f"{help} ({exceptions(own, 1)})")
@@ -128,7 +129,7 @@ def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]
             having = _owners(other for other, row in ALGORITHMS.items() if name in row.defaults)
             hint = ""
             if name in RATES:
-                hint = f", it has --{', --'.join(only(own, RATES))}"
+                hint = f", it has --{', --'.join(select_settings(own, RATES))}"
             raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it{hint}")
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":

@@ -19,7 +19,7 @@ from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import METAVARS, PAIR
 from interreplay.experiments.flags.replay_flags import names_method
 from interreplay.experiments.flags.run_flags import ALIASES, CHANGEABLE, FLAGS, INVOCATION, METHOD
-from interreplay.experiments.flags.values import assignment, literal, read_list, read_written, without
+from interreplay.experiments.flags.values import assignment, drop_settings, read_list, read_literal, read_written
 
 CONFIG = "config"
 DEFAULTS = "defaults"
@@ -33,7 +33,7 @@ NETWORK = "network"
 SUFFIXES = (".yaml", ".yml")
 
 
-def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+def merge_config(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """Return the flags of a command line merged with the file ``config`` and with words such as ``buffer_arg.k=10``.
 
     In the result, ``config`` describes the files.
@@ -49,8 +49,8 @@ def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     layers = _layers(name, None, ())
     settings: dict[str, Any] = {}
     for path, contents in layers:
-        settings = over(settings, _read(contents, f"configuration {shown(path)}"))
-    files = dict.fromkeys(shown(path) for path, _ in layers)
+        settings = over(settings, _read(contents, f"configuration {shorten_path(path)}"))
+    files = dict.fromkeys(shorten_path(path) for path, _ in layers)
     *others, file = files
     if others:
         file = f"{file} over {', '.join(others)}"
@@ -62,30 +62,30 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     same = above.get("buffer") and above["buffer"] == below.get("buffer")
     if names_method(above) and names_method(below) and not same:
-        merged = without(below, METHOD)
+        merged = drop_settings(below, METHOD)
     for name, value in above.items():
         if name in (*ARGUMENTS, NETWORK) and name in merged:
-            value = _joined(name, merged[name], value)
+            value = _join(name, merged[name], value)
         merged[name] = value
     return merged
 
 
-def _joined(flag: str, below: Any, above: Any) -> Any:
+def _join(flag: str, below: Any, above: Any) -> Any:
     """Return the merged arguments of two mappings or lists of pairs, in the form of the flag."""
     if flag == NETWORK:
-        return _merged(below, above)
+        return _merge(below, above)
     if not FLAGS[flag].repeat:
         return {**below, **above}
     return list((dict(below) | dict(above)).items())
 
 
-def _merged(below: Any, above: Any) -> Any:
+def _merge(below: Any, above: Any) -> Any:
     """Merge two nested mappings; values of `above` replace those of `below`."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     found = dict(below)
     for name, value in above.items():
-        found[name] = _merged(below.get(name), value)
+        found[name] = _merge(below.get(name), value)
     return found
 
 
@@ -95,15 +95,15 @@ def _layers(name: str, asking: Path | None, above: tuple[Path, ...]) -> list[tup
     The file `asking` lists it under ``defaults``; `above` are this file and those that list it.
     """
     path = _file(name, asking)
-    place = f"configuration {shown(path)}"
+    place = f"configuration {shorten_path(path)}"
     if path in above:
-        raise UsageError(f"{place}: its defaults form a cycle: {' -> '.join(map(shown, (*above, path)))}")
+        raise UsageError(f"{place}: its defaults form a cycle: {' -> '.join(map(shorten_path, (*above, path)))}")
     contents = presets.read_yaml(path, place)
     if not isinstance(contents, dict):
         raise UsageError(f"{place} is not a mapping; expected flags such as trainer: DQN")
     for key in contents:
         if key in presets.KEYS and NAMES.get(key, key) not in FLAGS:
-            raise UsageError(f"{place} has the key {key!r} of a preset; use --preset {shown(path)} for a preset")
+            raise UsageError(f"{place} has the key {key!r} of a preset; use --preset {shorten_path(path)} for a preset")
     defaults = contents.pop(DEFAULTS, [])
     if isinstance(defaults, str):
         defaults = [defaults]
@@ -124,10 +124,10 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
         name = NAMES.get(name, name)
         if name == NETWORK and dot:
             if isinstance(value, str):
-                value = literal(value)
+                value = read_literal(value)
             for part in reversed(argument.split(".")):
                 value = {part: value}
-            found[name] = _merged(found.get(name), value)
+            found[name] = _merge(found.get(name), value)
             continue
         if name in INVOKED:
             raise UsageError(f"{place}: {key} is not a setting of a run; give it as --{name} on the command line")
@@ -141,7 +141,7 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
             if dot:
                 value = {argument: value}
             if name in ARGUMENTS:
-                found[name] = _joined(name, found.get(name, {}), _arguments(value))
+                found[name] = _join(name, found.get(name, {}), _arguments(value))
             elif (name == "buffer" or FLAGS[name].type is str) and not isinstance(value, str | int | float):
                 raise argparse.ArgumentTypeError(f"must be a name, got {value!r}")
             else:
@@ -159,7 +159,7 @@ def _arguments(value: Any) -> dict[str, Any]:
     for name, item in value.items():
         found[str(name)] = item
         if isinstance(item, str):
-            found[str(name)] = literal(item)
+            found[str(name)] = read_literal(item)
     return found
 
 
@@ -169,7 +169,7 @@ def _file(name: str, asking: Path | None) -> Path:
     place = ""
     if asking:
         path = asking.parent / name
-        place = f"configuration {shown(asking)}: {DEFAULTS}: "
+        place = f"configuration {shorten_path(asking)}: {DEFAULTS}: "
     if name.endswith(SUFFIXES) and path.is_file():
         return path.resolve()
     ours = folder() / name
@@ -200,7 +200,7 @@ def names() -> list[str]:
     return sorted(path.relative_to(folder()).with_suffix("").as_posix() for path in folder().rglob("*.yaml"))
 
 
-def shown(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return a path for messages: relative to the parent of ``configs`` or to the current folder if it is inside."""
     for base in (folder().parent, Path.cwd()):
         if path.is_relative_to(base):

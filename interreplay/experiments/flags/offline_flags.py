@@ -13,7 +13,7 @@ import gymnasium as gym
 from interreplay.environments.relabeled import module_name
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
-from interreplay.experience.offline_data.find import expanded
+from interreplay.experience.offline_data.find import expand_pattern
 from interreplay.experience.offline_data.where import SYNTAX, Where
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import number, reader, whole
@@ -30,7 +30,7 @@ def data(text: str) -> str | list[str]:
             raise argparse.ArgumentTypeError(f"must be paths or ids, separated by commas, got {text!r}")
         path = Path(name).expanduser()
         try:
-            found += [str(path.absolute())] if path.exists() else expanded(name)
+            found += [str(path.absolute())] if path.exists() else expand_pattern(name)
         except UsageError:  # nothing matches; the error is raised when the data is opened
             found.append(name)
     return found[0] if len(found) == 1 else found
@@ -39,7 +39,7 @@ def data(text: str) -> str | list[str]:
 def where(text: str) -> str:
     """Read conditions for recorded rows, and return them in their standard form."""
     try:
-        return str(Where.of(text))
+        return str(Where.parse(text))
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import boolean, choice, number, whole
+from interreplay.experiments.flags.values import choice, number, read_boolean, whole
 
 REMOVED = {
     "restore_path": "--resume continues from a run's folder or one of its checkpoints",
@@ -96,24 +96,28 @@ PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "
 _method = partial(Flag, scope="method")
 
 ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
-    _method("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
-    *(_method(flag, boolean, False, method) for flag, method in METHODS.items()),
-    _method("mixup_interpolation", boolean, False, "blend by mixup; NMER unless another such method is named"),
-    _method("smote_interpolation", boolean, False, "blend by mixup with lambda ~ U(0, 1), as --mixup_alpha 1 does"),
+    _method("custom_replay_buffer", read_boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
+    *(_method(flag, read_boolean, False, method) for flag, method in METHODS.items()),
+    _method("mixup_interpolation", read_boolean, False, "blend by mixup; NMER unless another such method is named"),
+    _method(
+        "smote_interpolation", read_boolean, False, "blend by mixup with lambda ~ U(0, 1), as --mixup_alpha 1 does"
+    ),
     _method("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
     _method("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
     _method("prob_interpolation", number(0, 1), None, "probability of blending a row"),
     _method(
         "interp_decay_rate", number(0), None, "decrease of --prob_interpolation over the run; it stays at 0 or more"
     ),
-    _method("prioritized_replay", boolean, False, "select by TD error: PER alone, or the selector of another method"),
+    _method(
+        "prioritized_replay", read_boolean, False, "select by TD error: PER alone, or the selector of another method"
+    ),
     _method("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
     _method("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
     _method("prioritized_replay_eps", number(0, open_low=True), None, "added to every priority"),
-    _method("use_importance_sampling", boolean, True, "False: no importance weights, beta stays 0"),
+    _method("use_importance_sampling", read_boolean, True, "False: no importance weights, beta stays 0"),
     _method(
         "interp_prio_update",
-        boolean,
+        read_boolean,
         False,
         "credit a blend's TD error to both ends by share, not to the anchor only",
     ),
@@ -146,19 +150,21 @@ def smoothness(text: str) -> float:
 GAUSSIAN_PROCESS_FLAGS = (
     _method("kernel", choice("rbf", "matern", "rq"), "rq", "covariance function of the Gaussian processes"),
     _method("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),
-    _method("use_ard", boolean, True, "one length scale per feature"),
-    _method("composite_kernel", boolean, False, "product of a kernel of states and one of actions"),
+    _method("use_ard", read_boolean, True, "one length scale per feature"),
+    _method("composite_kernel", read_boolean, False, "product of a kernel of states and one of actions"),
     _method("mean_type", choice("zero", "constant", "linear"), "zero", "mean function of the Gaussian processes"),
-    _method("use_priors", boolean, False, "Gamma priors on hyperparameters"),
-    _method("use_delta", boolean, True, "predict changes of state; False is rejected"),
-    _method("standardize_gpr_x", boolean, True, "scale a neighborhood's features to mean 0 and standard deviation 1"),
-    _method("normalize", boolean, False, "scale a neighborhood's features to 0 ... 1 instead"),
-    _method("gp_pca", boolean, False, "work on principal components of a neighborhood's features"),
+    _method("use_priors", read_boolean, False, "Gamma priors on hyperparameters"),
+    _method("use_delta", read_boolean, True, "predict changes of state; False is rejected"),
+    _method(
+        "standardize_gpr_x", read_boolean, True, "scale a neighborhood's features to mean 0 and standard deviation 1"
+    ),
+    _method("normalize", read_boolean, False, "scale a neighborhood's features to 0 ... 1 instead"),
+    _method("gp_pca", read_boolean, False, "work on principal components of a neighborhood's features"),
     _method("gp_pca_components", whole(1), 8, "number of principal components"),
-    _method("mc_hyper", boolean, True, "average the hyperparameters of fits to --train_size neighborhoods"),
+    _method("mc_hyper", read_boolean, True, "average the hyperparameters of fits to --train_size neighborhoods"),
     _method(
         "global_hyperparams",
-        boolean,
+        read_boolean,
         True,
         "share hyperparameters between neighborhoods, fitted to --train_size random rows without --mc_hyper; False: fit"
         " every neighborhood of every batch",
@@ -170,12 +176,12 @@ GAUSSIAN_PROCESS_FLAGS = (
         "number of neighborhoods (default: 32) or, with --mc_hyper False, of rows (default: 256) in a fit",
     ),
     _method("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
-    _method("warmstart_global", boolean, True, "start a fit at the previous result"),
-    _method("use_botorch", boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),
-    _method("sample_gp_cov", boolean, False, "draw outcomes from the posterior instead of using its mean"),
-    _method("weighted_updates", boolean, False, "weight rows in all losses by the certainty of their prediction"),
-    _method("fp32", boolean, True, "float32; False: float64"),
-    _method("perform_holdout_eval", boolean, False, "hold rows out regularly and report the prediction error"),
+    _method("warmstart_global", read_boolean, True, "start a fit at the previous result"),
+    _method("use_botorch", read_boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),
+    _method("sample_gp_cov", read_boolean, False, "draw outcomes from the posterior instead of using its mean"),
+    _method("weighted_updates", read_boolean, False, "weight rows in all losses by the certainty of their prediction"),
+    _method("fp32", read_boolean, True, "float32; False: float64"),
+    _method("perform_holdout_eval", read_boolean, False, "hold rows out regularly and report the prediction error"),
     _method("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to hold out"),
 )
 GAUSSIAN_PROCESS_NAMES = frozenset(map(attrgetter("name"), GAUSSIAN_PROCESS_FLAGS))

@@ -21,8 +21,8 @@ import yaml
 from interreplay.errors import UsageError, accepted_names, check_keys
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.run_flags import ALIASES, FLAGS
-from interreplay.experiments.flags.values import only, read_written, without, written
-from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, built_in, is_algorithm
+from interreplay.experiments.flags.values import drop_settings, format_value, read_written, select_settings
+from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, get_built_in, is_algorithm
 
 FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NONE = "none"
@@ -42,21 +42,21 @@ class Preset:
     everywhere: Mapping[str, Any] = field(default_factory=dict)
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def of_environment(self, env: str) -> list[Mapping[str, Any]]:
+    def get_environment_flags(self, env: str) -> list[Mapping[str, Any]]:
         """Return the flags and values that apply to this environment only."""
         bare = env.rpartition(":")[2].rsplit("-v", 1)[0]
         return [given for pattern, given in self.environments.items() if fnmatchcase(bare, pattern)]
 
     def settings(self, trainer: str, env: str) -> dict[str, Any]:
         """Return flags and values for an algorithm on an environment; more specific ones win."""
-        trainer = built_in(trainer)
+        trainer = get_built_in(trainer)
         if trainer not in self.trainers:
             raise UsageError(f"preset {self.name} is for {' and '.join(self.trainers)}, not for {trainer}")
         found: dict[str, Any] = {}
-        for given in (self.everywhere, *self.of_environment(env)):
+        for given in (self.everywhere, *self.get_environment_flags(env)):
             found |= given
             found |= given.get(trainer, {})
-        return without(found, ALGORITHMS)
+        return drop_settings(found, ALGORITHMS)
 
 
 KEYS = {
@@ -88,11 +88,11 @@ def load(name: str) -> Preset:
     if path.suffix not in (".yaml", ".yml"):
         accepted = accepted_names(name, [*names(), NONE])
         raise UsageError(f"unknown preset {name!r}; {accepted}, or a .yaml file of your own")
-    return _checked(name, path)
+    return _read_checked(name, path)
 
 
 def read_yaml(path: Path, shown: str) -> Any:
-    """Return the contents of a YAML file; `shown` is its name in messages."""
+    """Return the contents of a YAML file; `format_flags` is its name in messages."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -115,7 +115,7 @@ def with_types(contents: Mapping[str, Any], keys: Mapping[str, tuple[type, str]]
     return given
 
 
-def _checked(name: str, path: Path) -> Preset:
+def _read_checked(name: str, path: Path) -> Preset:
     """Return the preset of a file."""
     contents = read_yaml(path, f"preset {path}")
     if not isinstance(contents, dict):
@@ -136,26 +136,26 @@ def _checked(name: str, path: Path) -> Preset:
     for section, flags in sections.items():
         parts = [flags]
         if isinstance(flags, dict):
-            parts += only(flags, ALGORITHMS).values()
+            parts += select_settings(flags, ALGORITHMS).values()
         for part in parts:
             if not isinstance(part, dict):
                 raise UsageError(f"preset {name}: {section} is {flags!r}; expected flags and their values")
     return Preset(name, **given)
 
 
-_shipped = functools.cache(_checked)  # a study needs the presets of the package for every run
+_shipped = functools.cache(_read_checked)  # a study needs the presets of the package for every run
 
 
-def automatic(env: str, trainer: str) -> Preset:
+def find_automatic(env: str, trainer: str) -> Preset:
     """Return the automatic preset of an environment and an algorithm, or the one without settings."""
     if is_algorithm(trainer):  # others are rejected elsewhere
         for preset in map(load, names()):
-            if preset.automatic and built_in(trainer) in preset.trainers and preset.of_environment(env):
+            if preset.automatic and get_built_in(trainer) in preset.trainers and preset.get_environment_flags(env):
                 return preset
     return DEFAULTS
 
 
-def listed() -> str:
+def list_presets() -> str:
     """Return one line per preset: its name, description and environments."""
     width = max(map(len, names()))
     lines = []
@@ -169,12 +169,12 @@ def listed() -> str:
     return "\n".join(lines)
 
 
-def shown(settings: Mapping[str, Any]) -> str:
+def format_flags(settings: Mapping[str, Any]) -> str:
     """Return flags and values as typed on a command line."""
-    return " ".join(f"--{flag} {written(value)}" for flag, value in settings.items())
+    return " ".join(f"--{flag} {format_value(value)}" for flag, value in settings.items())
 
 
-def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Flag]) -> dict[str, Any]:
+def convert_settings(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Flag]) -> dict[str, Any]:
     """Return the settings of a preset as read by the flags.
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
-from interreplay.experiments.flags.values import boolean
+from interreplay.experiments.flags.values import read_boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
 
@@ -92,15 +92,15 @@ class Flag:
         if isinstance(self.default, str | int | float) and self.default is not False:
             text = f"{text} (default: {self.default})"
         common = {"dest": self.name, "help": text.replace("%", "%%")}
-        if self.type is boolean:
+        if self.type is read_boolean:
             return common | {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
         metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
         if self.many:
-            return common | {"action": _Joined, "nargs": "+", "flag": self, "metavar": metavar}
+            return common | {"action": _JoinWords, "nargs": "+", "flag": self, "metavar": metavar}
         return common | {"type": self.type, "action": "append" if self.repeat else "store", "metavar": metavar}
 
 
-class _Joined(argparse.Action):
+class _JoinWords(argparse.Action):
     """Passes all words of a flag to its type at once, so that ``1 20`` and ``[1, 20]`` are read alike.
 
     A repeatable flag collects a list; arguments by name are merged.
@@ -153,7 +153,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Exit because of an unknown word, with what to do instead, a hint, or the most similar flag."""
         flags = []
         for name, action in self._option_string_actions.items():
-            if name.startswith("--") and not isinstance(action, _Harmless):
+            if name.startswith("--") and not isinstance(action, _IgnoredFlag):
                 flags.append(name)
         hint = self.instead.get(word.lstrip("-"), hint)
         # a higher cutoff than for names, because all flags share their dashes
@@ -170,7 +170,7 @@ class OneLineParser(argparse.ArgumentParser):
     def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
         """Run a command with one-line errors; return the exit code. `options` are passed to `outcome.run`."""
         words = sys.argv[1:] if argv is None else argv
-        words = list(map(underscored, words))
+        words = list(map(use_underscores, words))
         return outcome.run(lambda: act(self.given(words)), prog=self.prog, **options)
 
 
@@ -178,7 +178,7 @@ class _Help(argparse.Action):
     """Prints the most used flags, all flags, or the flags about a word, and exits."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        sys.stdout.write(parser.help_on(values))
+        sys.stdout.write(parser.search_help(values))
         parser.exit()
 
 
@@ -221,7 +221,7 @@ class FlagParser(OneLineParser):
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
                 group.add_argument(*names, **flag.options())
 
-    def help_on(self, word: str | None) -> str:
+    def search_help(self, word: str | None) -> str:
         """Return the help about a word in names and headings of flags; about the most used flags if None."""
         if word == "all":
             return self.format_help()
@@ -252,12 +252,12 @@ class FlagParser(OneLineParser):
 
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return the flags in ``argv`` and their values."""
-        words = with_two_dashes(list(map(underscored, argv)), self._option_string_actions)
+        words = add_second_dash(list(map(use_underscores, argv)), self._option_string_actions)
         if self._get_positional_actions():
-            words = with_truth(words, self._option_string_actions)
+            words = complete_booleans(words, self._option_string_actions)
         assigned: list[str] = []
         if self._complete:
-            words, assigned = self._divided(words)
+            words, assigned = self._divide(words)
         known, unknown = self.parse_known_args(words)
         found = vars(known)
         if unknown:
@@ -274,7 +274,7 @@ class FlagParser(OneLineParser):
             return self._complete(found, assigned)
         return found
 
-    def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    def _divide(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return flags with their values, and words ``key=value``, separately."""
         flags: list[str] = []
         assigned: list[str] = []
@@ -351,7 +351,7 @@ SHORT = {
 _ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
 
 
-def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
+def add_second_dash(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
     """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``."""
     found = []
     for word in words:
@@ -362,21 +362,21 @@ def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[s
     return found
 
 
-def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> list[str]:
+def complete_booleans(words: Sequence[str], known: Mapping[str, argparse.Action]) -> list[str]:
     """Return words with ``=true`` appended to boolean flags that a positional argument follows."""
     found = []
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         action = known.get(word)
-        if action is not None and action.type is boolean and not following.startswith("-"):
+        if action is not None and action.type is read_boolean and not following.startswith("-"):
             try:
-                boolean(following)
+                read_boolean(following)
             except argparse.ArgumentTypeError:
                 word = f"{word}=true"
         found.append(word)
     return found
 
 
-class _Harmless(argparse.Action):
+class _IgnoredFlag(argparse.Action):
     """Prints why a flag has no effect. Flags of `DEFAULT_VALUES` are rejected with other values."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
@@ -389,9 +389,9 @@ class _Harmless(argparse.Action):
 def accept_harmless(parser: argparse.ArgumentParser) -> None:
     """Let a parser accept the flags of the original work that have no effect."""
     for name in HARMLESS:
-        parser.add_argument(f"--{name}", action=_Harmless, nargs="?", type=boolean, help=argparse.SUPPRESS)
+        parser.add_argument(f"--{name}", action=_IgnoredFlag, nargs="?", type=read_boolean, help=argparse.SUPPRESS)
     for name in (*HARMLESS_VALUES, *DEFAULT_VALUES):
-        parser.add_argument(f"--{name}", action=_Harmless, help=argparse.SUPPRESS)
+        parser.add_argument(f"--{name}", action=_IgnoredFlag, help=argparse.SUPPRESS)
 
 
 def has_flag(words: Iterable[str], flag: str) -> bool:
@@ -399,7 +399,7 @@ def has_flag(words: Iterable[str], flag: str) -> bool:
     return any(word.partition("=")[0] == flag for word in words)
 
 
-def underscored(word: str) -> str:
+def use_underscores(word: str) -> str:
     """Return a flag's name with ``_`` between its words; other words unchanged."""
     name, equals, value = word.partition("=")
     if not name.startswith("--") or len(name) == 2:

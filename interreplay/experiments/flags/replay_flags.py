@@ -23,8 +23,8 @@ from interreplay.experiments.flags.original_flags import (
     gaussian_process_arguments,
 )
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import assignment, only, split, without
-from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, built_in
+from interreplay.experiments.flags.values import assignment, drop_settings, select_settings, split
+from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, get_built_in
 from interreplay.learning.setting_fields import json_or_python
 from interreplay.selection.credit import InterpolatedPriority
 from interreplay.unrolls import schema
@@ -61,7 +61,7 @@ CATALOGUE: dict[str, Callable[..., Any]] = methods() | {MODEL_BASED: ModelBased}
 """Replay methods by name."""
 
 
-def named_part(text: str) -> dict[str, Any]:
+def read_part(text: str) -> dict[str, Any]:
     """Read ``module:Class name=value ...``, or an equivalent mapping, into ``{"type": "module:Class", ...}``."""
     if text.lstrip().startswith("{"):
         try:
@@ -80,7 +80,7 @@ def named_part(text: str) -> dict[str, Any]:
 
 def _part_flag(name: str, purpose: str) -> Flag:
     text = f"{purpose}: module:Class of your own, or one of this package's, with its arguments"
-    return Flag(name, named_part, None, text, many=True, scope="method")
+    return Flag(name, read_part, None, text, many=True, scope="method")
 
 
 PART_FLAGS = (
@@ -91,25 +91,25 @@ PART_FLAGS = (
 PARTS = tuple(flag.name for flag in PART_FLAGS)
 
 
-def readable(value: Any) -> Any:
+def format_argument(value: Any) -> Any:
     """Return an argument of a replay method as lines and tables show it: a part as ``Recent(share=0.2)``."""
     if not isinstance(value, Mapping) or "type" not in value:
         return value
-    arguments = [f"{name}={item}" for name, item in without(value, ["type"]).items()]
-    return f"{short(str(value['type']))}({','.join(arguments)})".removesuffix("()")
+    arguments = [f"{name}={item}" for name, item in drop_settings(value, ["type"]).items()]
+    return f"{shorten_name(str(value['type']))}({','.join(arguments)})".removesuffix("()")
 
 
-def readable_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a replay method, each as `readable` shows it."""
-    return {name: readable(value) for name, value in arguments.items()}
+def format_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a replay method, each as `format_argument` shows it."""
+    return {name: format_argument(value) for name, value in arguments.items()}
 
 
-def short(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return a buffer's or a part's name without its module."""
     return name.rpartition(":")[2]
 
 
-def replay_for(
+def translate_replay_flags(
     given: Mapping[str, Any], buffer: str | None = None, buffer_args: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Translate the flags about replay, including those of the original work.
@@ -125,10 +125,10 @@ def replay_for(
     """
     if buffer is not None and not names_method(given):
         given = {**given, "buffer": buffer}
-    name = method_of(given)
-    parameters = parameters_of(name)
+    name = get_method(given)
+    parameters = list_method_arguments(name)
     arguments = _part_arguments(given, name, parameters)
-    for flag, argument, value in _named_arguments(given):
+    for flag, argument, value in _find_named_arguments(given):
         _check_argument(flag, name, argument, parameters)
         if argument in arguments and arguments[argument] != value:
             shown = str(value)
@@ -158,13 +158,13 @@ def replay_for(
     return found
 
 
-def unroll_replay_for(
+def translate_unroll_flags(
     given: Mapping[str, Any],
     trainer: str,
     buffer: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Translate the flags about the replay of unrolls, those of a preset included, like `replay_for`.
+    """Translate the flags about the replay of unrolls, those of a preset included, like `translate_replay_flags`.
 
     If no flag names one, `buffer` is used, `FRESH` or `MIX` with its `arguments`; None for the algorithm's own.
     """
@@ -191,7 +191,7 @@ def unroll_replay_for(
         if argument not in accepted:
             hint = accepted_names(argument, accepted)
             raise UsageError(f"--buffer_arg: {name} takes no argument {argument!r}; {hint}; see --replay_parameters")
-    if name == MIX and built_in(trainer) == "A3C":
+    if name == MIX and get_built_in(trainer) == "A3C":
         flag = "--replay_parameters" if "replay_parameters" in given else f"--buffer {MIX}"
         raise UsageError(f"{flag}: A3C replays nothing; expected IMPALA, CLEAR or LASER for a mix of unrolls")
     if name == MIX:
@@ -206,7 +206,7 @@ def names_method(given: Mapping[str, Any]) -> bool:
     return chosen or given.get("custom_replay_buffer") is False
 
 
-def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
+def describe_source(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a run's source of rows: a method, or its mix with recorded rows."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
@@ -229,14 +229,14 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     return "Mix", {"sources": sources, "shares": {"offline": share}}
 
 
-def methods_with(argument: str) -> list[str]:
+def find_methods(argument: str) -> list[str]:
     """Return the replay methods that have an argument."""
     if argument in SET_BY_FLAGS:
         return []
-    return [name for name in CATALOGUE if argument in parameters_of(name)]
+    return [name for name in CATALOGUE if argument in list_method_arguments(name)]
 
 
-def method_of(given: Mapping[str, Any]) -> str:
+def get_method(given: Mapping[str, Any]) -> str:
     """Return the replay method that flags name, or the default one."""
     chosen = list(filter(given.get, CHOOSING_FLAGS))
     named = list(filter(given.get, METHODS))
@@ -253,7 +253,7 @@ def method_of(given: Mapping[str, Any]) -> str:
     elif chosen:
         name = METHODS.get([*named, ""][0], "NMER")
         choice = f"--{chosen[0]}"
-    parameters = parameters_of(name)
+    parameters = list_method_arguments(name)
     if given.get("custom_replay_buffer") is False and (chosen or name != stock):
         raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {choice}; give one of them")
     for flag in named:
@@ -265,7 +265,7 @@ def method_of(given: Mapping[str, Any]) -> str:
     return name
 
 
-def parameters_of(name: str) -> list[str]:
+def list_method_arguments(name: str) -> list[str]:
     """Return the names of a replay method's arguments."""
     method = CATALOGUE.get(name)
     if method is None:
@@ -294,7 +294,7 @@ def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[
     return found
 
 
-def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+def _find_named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     """Return each flag that sets one argument of the replay method, with the argument and its value."""
     found = [("--buffer_arg", argument, value) for argument, value in given.get("buffer_arg", ())]
     for flag, argument in BUFFER_ARGUMENTS.items():
@@ -302,12 +302,12 @@ def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
             found.append((f"--{flag}", argument, given[flag]))
     if given.get("smote_interpolation"):  # Beta(1, 1) is U(0, 1)
         found.append(("--smote_interpolation", "alpha", 1.0))
-    return found + gaussian_process_arguments(only(given, GAUSSIAN_PROCESS_NAMES))
+    return found + gaussian_process_arguments(select_settings(given, GAUSSIAN_PROCESS_NAMES))
 
 
 def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
     """Return the arguments of the selector `Prioritized`."""
-    flags = only(given, (*PRIORITY_ARGUMENTS, "use_importance_sampling"))
+    flags = select_settings(given, (*PRIORITY_ARGUMENTS, "use_importance_sampling"))
     if flags and not prioritized:
         raise UsageError(f"--{min(flags)} needs --prioritized_replay")
     priorities = {}
@@ -325,7 +325,7 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
     if argument in SET_BY_FLAGS:
         raise UsageError(f"use {SET_BY_FLAGS[argument]} instead of {flag} {argument}")
     if argument not in parameters:
-        accepted = without(dict.fromkeys(parameters), SET_BY_FLAGS)
+        accepted = drop_settings(dict.fromkeys(parameters), SET_BY_FLAGS)
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")
 
 

@@ -8,35 +8,35 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from interreplay.environments.wrapped import named
+from interreplay.environments.wrapped import make_id
 from interreplay.experiments.flags.algorithm_flags import (
     ALGORITHM_FLAGS,
     REPLAY_PARAMETERS,
     exceptions,
-    flag_of_run,
     loop_flag,
+    make_count_flag,
 )
 from interreplay.experiments.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, ORIGINAL_REPLAY_FLAGS
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.replay_flags import CATALOGUE, PART_FLAGS, named_part
+from interreplay.experiments.flags.replay_flags import CATALOGUE, PART_FLAGS, read_part
 from interreplay.experiments.flags.values import (
-    absolute_path,
     assignment,
     assignments,
-    boolean,
     choice,
     duration,
     env_steps,
-    not_empty,
     number,
+    read_boolean,
+    read_nonempty,
+    read_path,
     reader,
     seed,
     updates_per_step,
     whole,
 )
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
-from interreplay.learning.setting_fields import OrWord, Whole
+from interreplay.learning.setting_fields import OrWord, WholeNumber
 
 _OWN_METHODS = exceptions({name: row.buffer for name, row in ALGORITHMS.items()}, "Uniform")
 
@@ -74,7 +74,7 @@ WHAT_TO_TRAIN = (
         "settings from a .yaml file, or one of the folder configs such as cartpole/dqn; flags and words like gamma=.95"
         " override them",
     ),
-    _invocation("list_presets", boolean, False, "print the presets, one line each, and exit"),
+    _invocation("list_presets", read_boolean, False, "print the presets, one line each, and exit"),
     Flag(
         "env_args",
         assignments,
@@ -85,7 +85,7 @@ WHAT_TO_TRAIN = (
     ),
     Flag(
         "wrapper",
-        named_part,
+        read_part,
         (),
         "module:Class of a gymnasium.Wrapper with its arguments, such as my_envs:Scaled factor=2; may be repeated, the"
         " first is the innermost",
@@ -129,31 +129,31 @@ WHAT_TO_TRAIN = (
     ),
     _invocation(
         "recover",
-        boolean,
+        read_boolean,
         False,
         "with --resume: add the kept transitions after the checkpoint, such as those before a crash",
     ),
     Flag(
         "fork_from",
-        absolute_path,
+        read_path,
         None,
         "begin with the networks, transitions and environments of this checkpoint, with new random numbers; another"
         " --buffer is filled with its transitions",
         scope="identity",
     ),
-    _invocation("best", boolean, False, "with --resume: continue from the best checkpoint, not from the newest"),
+    _invocation("best", read_boolean, False, "with --resume: continue from the best checkpoint, not from the newest"),
 )
 REPLAY = (
     Flag(
         "buffer",
-        not_empty,  # whether the method exists is checked with its arguments
+        read_nonempty,  # whether the method exists is checked with its arguments
         None,
         f"replay method: {', '.join(CATALOGUE)}, or module:Class of your own; of unrolls: {FRESH}, {MIX} "
         f"(default: Uniform; {_OWN_METHODS})",
         scope="method",
         in_study="buffers",
     ),
-    _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
+    _invocation("list_buffers", read_boolean, False, "print the replay methods, one line each, and exit"),
     Flag(
         "buffer_arg",
         assignment,
@@ -176,8 +176,8 @@ REPLAY = (
         many=True,
     ),
     loop_flag("n_step"),
-    loop_flag("normalize_observations", type=boolean),
-    loop_flag("scale_rewards", type=boolean),
+    loop_flag("normalize_observations", type=read_boolean),
+    loop_flag("scale_rewards", type=read_boolean),
 )
 LEARNER = (
     Flag("gamma", number(0, 1), 0.99, "discount factor"),
@@ -185,8 +185,8 @@ LEARNER = (
 )
 MACHINE = (
     Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
-    flag_of_run("num_envs_per_worker", "environments per sampling process"),
-    flag_of_run("rollout_fragment_length", "steps per environment between two rounds of updates, or per unroll"),
+    make_count_flag("num_envs_per_worker", "environments per sampling process"),
+    make_count_flag("rollout_fragment_length", "steps per environment between two rounds of updates, or per unroll"),
     Flag(
         "device",
         choice("cpu", "cuda", "auto"),
@@ -205,7 +205,7 @@ MACHINE = (
         in_study="hang_timeout",
     ),
     loop_flag("matrix_dtype"),
-    loop_flag("cuda_graph", type=boolean, scope="execution", changeable=True),
+    loop_flag("cuda_graph", type=read_boolean, scope="execution", changeable=True),
 )
 RESULTS = (
     loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
@@ -217,7 +217,7 @@ RESULTS = (
     loop_flag("on_manifold_rows", scope="execution"),
     loop_flag(
         "episode_table",
-        type=boolean,
+        type=read_boolean,
         scope="execution",
         help="write episodes.csv, a row per training episode: return, length, TD errors, correlated pairs, Q-values",
     ),
@@ -225,7 +225,7 @@ RESULTS = (
     _changeable("keep_checkpoints", whole(1), 2, "number of newest checkpoints to keep"),
     _changeable(
         "keep_best",
-        boolean,
+        read_boolean,
         True,
         "also keep the checkpoint of the best evaluation, or of the best training return without evaluations",
     ),
@@ -237,7 +237,7 @@ RESULTS = (
     ),
     _changeable(
         "keep_experience",
-        reader(OrWord(Whole(0), "auto")),
+        reader(OrWord(WholeNumber(0), "auto")),
         "auto",
         "number of newest transitions to keep in the run's folder; auto: 1,000,000 or 2 GB, none in studies",
     ),
@@ -251,20 +251,20 @@ RESULTS = (
     ),
     _changeable(
         "wandb",
-        not_empty,
+        read_nonempty,
         None,
         "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it here",
         in_study="",
     ),
     _changeable(
         "mlflow",
-        not_empty,
+        read_nonempty,
         None,
         "also log to this experiment of MLflow; URI/ before it selects the server",
         in_study="",
     ),
-    _changeable("video_to_tensorboard", boolean, False, "log a video of the first episode of every evaluation"),
-    _changeable("quiet", boolean, False, "print only the first lines, the summary and errors", in_study=""),
+    _changeable("video_to_tensorboard", read_boolean, False, "log a video of the first episode of every evaluation"),
+    _changeable("quiet", read_boolean, False, "print only the first lines, the summary and errors", in_study=""),
 )
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
@@ -293,18 +293,18 @@ for _flag in FLAGS.values():
     ALIASES |= dict.fromkeys(_flag.aliases, _flag.name)
 
 
-def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
+def use_current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings by their current names; files and checkpoints may use aliases."""
     return {ALIASES.get(name, name): value for name, value in settings.items()}
 
 
-def with_scope(*scopes: str) -> frozenset[str]:
+def list_flags(*scopes: str) -> frozenset[str]:
     """Return the names of the flags of these scopes."""
     return frozenset(name for name, flag in FLAGS.items() if flag.scope in scopes)
 
 
-INVOCATION = with_scope("invocation")
-METHOD = with_scope("method")
+INVOCATION = list_flags("invocation")
+METHOD = list_flags("method")
 CHANGEABLE = frozenset(name for name, flag in FLAGS.items() if flag.changeable)
 """Settings that a resumed run may change; all others come from the checkpoint."""
 
@@ -314,4 +314,4 @@ def environment_config(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]
     arguments = dict(settings["env_args"])
     if settings["horizon"]:
         arguments["max_episode_steps"] = settings["horizon"]
-    return named(settings["env"], arguments, settings["wrapper"], settings["frame_stack"])
+    return make_id(settings["env"], arguments, settings["wrapper"], settings["frame_stack"])

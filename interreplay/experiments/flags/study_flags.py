@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import boolean, choice, number, search, split, whole
+from interreplay.experiments.flags.values import choice, number, read_boolean, search, split, whole
 
 STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     "runs; also keys of a study file": (
@@ -72,10 +72,10 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             None,
             "address of a Ray cluster, auto for a running one, local for a new one (default: RAY_ADDRESS, or local)",
         ),
-        Flag("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
-        Flag("list_presets", boolean, False, "print the presets, one line each, and exit"),
-        Flag("dry_run", boolean, False, "print the runs, and exit"),
-        Flag("count", boolean, False, "print the number of runs, and exit"),
+        Flag("list_buffers", read_boolean, False, "print the replay methods, one line each, and exit"),
+        Flag("list_presets", read_boolean, False, "print the presets, one line each, and exit"),
+        Flag("dry_run", read_boolean, False, "print the runs, and exit"),
+        Flag("count", read_boolean, False, "print the number of runs, and exit"),
         Flag("job_cpus", whole(1), None, "with --count: check that the runs fit a job with this number of CPUs"),
         Flag("job_gpus", whole(0), None, "with --count: check that the runs fit a job with this number of GPUs"),
         Flag("run", whole(0), None, "execute only the run with this number, in this process, without a cluster"),

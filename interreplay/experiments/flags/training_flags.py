@@ -13,19 +13,19 @@ from interreplay.environments.relabeled import WRAPPER, Relabel
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
-from interreplay.experiments.flags.config_files import completed
+from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.offline_flags import MODEL_BASED, offline_settings, updates_resumed
 from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.replay_flags import (
     SET_BY_FLAGS,
-    method_of,
-    methods_with,
+    find_methods,
+    get_method,
+    list_method_arguments,
     names_method,
-    parameters_of,
-    replay_for,
-    short,
-    unroll_replay_for,
+    shorten_name,
+    translate_replay_flags,
+    translate_unroll_flags,
 )
 from interreplay.experiments.flags.run_flags import (
     ALIASES,
@@ -36,10 +36,10 @@ from interreplay.experiments.flags.run_flags import (
     GROUPS,
     INVOCATION,
     METHOD,
-    by_name,
-    with_scope,
+    list_flags,
+    use_current_names,
 )
-from interreplay.experiments.flags.values import only, without
+from interreplay.experiments.flags.values import drop_settings, select_settings
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, is_algorithm
 
 DEPENDENT = {
@@ -53,9 +53,9 @@ class RunSettings(SimpleNamespace):
     """Every setting of a run, resolved and read-only, with plain values only, which JSON can represent."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"settings of a run are read-only: cannot set {name} to {value!r}; use replaced()")
+        raise AttributeError(f"settings of a run are read-only: cannot set {name} to {value!r}; use replace()")
 
-    def replaced(self, **changes: Any) -> RunSettings:
+    def replace(self, **changes: Any) -> RunSettings:
         """Return a copy with some settings replaced or added."""
         return RunSettings(**vars(self) | changes)
 
@@ -65,7 +65,7 @@ def make_parser() -> FlagParser:
     return FlagParser(
         GROUPS,
         REMOVED | RENAMED,
-        completed,
+        merge_config,
         common=COMMON,
         hint=method_hint,
         usage="%(prog)s [--config FILE] [KEY=VALUE ...] [FLAGS]",
@@ -77,19 +77,19 @@ def method_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return how to set an argument of a replay method that was given as a flag ``--name value``, or ""."""
     word = f"--buffer_arg {name}={value or 'VALUE'}"
     try:
-        if not names_method(given) and (method := preset_for(given).buffer):
+        if not names_method(given) and (method := get_preset(given).buffer):
             given = {**given, "buffer": method}
-        method = method_of(given)
-        if name in parameters_of(method) and name not in SET_BY_FLAGS:
-            return f"use {word} to set {name} of {short(method)}"
+        method = get_method(given)
+        if name in list_method_arguments(method) and name not in SET_BY_FLAGS:
+            return f"use {word} to set {name} of {shorten_name(method)}"
     except (UsageError, ValueError):
         return ""
-    if others := methods_with(name):
-        return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}"
+    if others := find_methods(name):
+        return f"use {word} with {' or '.join(others)}, {shorten_name(method)} has no {name}"
     return ""
 
 
-def settings_for(given: Mapping[str, Any]) -> RunSettings:
+def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a new run: the defaults, then the preset's settings, then those of `FlagParser.given`.
 
     Raises:
@@ -105,10 +105,10 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
             f"--replay_parameters sets which unrolls {' and '.join(UNROLLS)} replay; {trainer} replays transitions, "
             "with the method that --buffer names"
         )
-    preset = preset_for(given)
-    chosen = tuned_for(given) | without(given, METHOD)
+    preset = get_preset(given)
+    chosen = get_preset_settings(given) | drop_settings(given, METHOD)
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
-    settings |= only(chosen, settings)
+    settings |= select_settings(chosen, settings)
     settings["preset"] = preset.name
     settings |= offline_settings(given.keys(), settings, trainer)
     for flag in preset.needs:
@@ -120,9 +120,9 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         buffer = row.buffer
         buffer_args = row.buffer_args
     if row.unrolls:
-        settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, buffer, buffer_args)
+        settings |= translate_unroll_flags(chosen | select_settings(given, METHOD), trainer, buffer, buffer_args)
     else:
-        settings |= replay_for(given, buffer, buffer_args)
+        settings |= translate_replay_flags(given, buffer, buffer_args)
     if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
         for name in ("offline_share", "offline_share_end", "updates"):
             if name in given:
@@ -133,7 +133,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         settings["wrapper"] = [*settings["wrapper"], wrapper]
     settings = from_json(settings)
     try:
-        row.settings(**only(settings, row.defaults))
+        row.settings(**select_settings(settings, row.defaults))
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     if not row.unrolls and settings["buffer_size"] < settings["train_batch_size"]:
@@ -147,7 +147,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
 _find = functools.cache(find_environment)
 
 
-def environment_of(settings: SimpleNamespace) -> Environment:
+def make_environment(settings: SimpleNamespace) -> Environment:
     """Return the environment of a run; environments without arguments and wrappers are made only once."""
     if settings.env_args or settings.wrapper or settings.frame_stack > 1:
         return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
@@ -162,42 +162,42 @@ def from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 def default_settings(trainer: str) -> dict[str, Any]:
     """Return the default settings of a run of an algorithm, without those of the replay method."""
     row = ALGORITHMS[trainer]
-    found = without(DEFAULTS, METHOD | INVOCATION | ALGORITHM_FLAGS.keys())
+    found = drop_settings(DEFAULTS, METHOD | INVOCATION | ALGORITHM_FLAGS.keys())
     return {**found, **row.defaults, **row.of_run}
 
 
-def preset_for(given: Mapping[str, Any]) -> presets.Preset:
+def get_preset(given: Mapping[str, Any]) -> presets.Preset:
     """Return the preset that was given, or the environment's own."""
     if "preset" in given:
         return presets.load(given["preset"])
     given = {**DEFAULTS, **given}
-    return presets.automatic(given["env"], given["trainer"])
+    return presets.find_automatic(given["env"], given["trainer"])
 
 
-def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
+def get_preset_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the preset's settings that no flag overrides."""
-    preset = preset_for(given)
+    preset = get_preset(given)
     usual = {**DEFAULTS, **given}
-    found = by_name(preset.settings(usual["trainer"], usual["env"]))
-    found = without(found, given)
+    found = use_current_names(preset.settings(usual["trainer"], usual["env"]))
+    found = drop_settings(found, given)
     for name, dependent in DEPENDENT.items():
         if name in given:
-            found = without(found, dependent)
-    excluded = with_scope("method", "invocation") | {"trainer", "env", "preset"}
-    return presets.converted(preset.name, found, without(FLAGS, excluded))
+            found = drop_settings(found, dependent)
+    excluded = list_flags("method", "invocation") | {"trainer", "env", "preset"}
+    return presets.convert_settings(preset.name, found, drop_settings(FLAGS, excluded))
 
 
 def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
     """Return a line about the defaults that a preset changed, "" if it changed none."""
-    tuned = vars(settings or settings_for(given))
+    tuned = vars(settings or resolve_settings(given))
     usual = from_json(default_settings(given.get("trainer", DEFAULTS["trainer"])))
-    changed = {name: tuned[name] for name in tuned_for(given) if tuned[name] != usual.get(name)}
+    changed = {name: tuned[name] for name in get_preset_settings(given) if tuned[name] != usual.get(name)}
     if not changed:
         return ""
     source = "defaults for this environment"
     if "preset" in given:
         source = f"preset {given['preset']}"
-    return f"{source}: {presets.shown(changed)}"
+    return f"{source}: {presets.format_flags(changed)}"
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSettings:
@@ -207,14 +207,14 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
         UsageError: A flag differs from the checkpoint and cannot be changed.
     """
     trainer = saved.get("trainer", DEFAULTS["trainer"])
-    saved = default_settings(trainer) | by_name(saved)
-    requested = without(given, METHOD)
+    saved = default_settings(trainer) | use_current_names(saved)
+    requested = drop_settings(given, METHOD)
     if METHOD & given.keys():
         requested |= replay_resumed(saved, given)
     if "env" in requested:
         requested["env"] = find_environment(requested["env"], saved["env_args"]).name
     requested = updates_resumed(saved, from_json(requested))
-    algorithm_settings(only(requested, RATES), trainer)
+    algorithm_settings(select_settings(requested, RATES), trainer)
     if requested.get("device") == "auto":  # keep the checkpoint's
         del requested["device"]
     before = dict(saved)
@@ -226,15 +226,15 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
                 f"the checkpoint was made with {name} {before.get(name)}, not {requested[name]}; leave the flag out"
                 " (a resumed run may change no learning settings except learning rates)"
             )
-    return RunSettings(**saved | only(requested, (CHANGEABLE | RATES) - {"output_dir"}))
+    return RunSettings(**saved | select_settings(requested, (CHANGEABLE | RATES) - {"output_dir"}))
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the replay settings of flags next to ``--resume``; the checkpoint's settings if no flag is given."""
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
-        return unroll_replay_for(given, trainer, saved["buffer"], saved["buffer_args"])
-    requested = replay_for(given, saved["buffer"])
+        return translate_unroll_flags(given, trainer, saved["buffer"], saved["buffer_args"])
+    requested = translate_replay_flags(given, saved["buffer"])
     requested["buffer_args"] = saved["buffer_args"] | requested["buffer_args"]
     if "prioritized_replay" not in given:
         requested["prioritized"] = saved["prioritized"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, Whole, json_or_python
+from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, WholeNumber, json_or_python
 
 _OPENING = "{[("
 _CLOSING = "}])"
@@ -18,7 +18,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _SECONDS = (86_400, 3_600, 60, 1)
 
 
-def boolean(text: str) -> bool:
+def read_boolean(text: str) -> bool:
     """Read True or False in the usual spellings."""
     values = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     if text.lower() not in values:
@@ -46,7 +46,7 @@ def number(low: float = -float("inf"), high: float = float("inf"), *, open_low: 
 
 def whole(low: int) -> Callable[[str], int]:
     """Return a reader of whole numbers of at least `low`, also written as ``1e6`` or ``1_000_000``."""
-    return reader(Whole(low))
+    return reader(WholeNumber(low))
 
 
 seed = reader(SEED)
@@ -74,7 +74,7 @@ def duration(text: str) -> str:
     return text
 
 
-def not_empty(text: str) -> str:
+def read_nonempty(text: str) -> str:
     """Read a name of any form; an empty one, such as of an unset variable of the shell, is rejected."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"must be a name, got {text!r}")
@@ -93,7 +93,7 @@ def updates_per_step(text: str) -> float:
     return updates / per
 
 
-def absolute_path(text: str) -> str:
+def read_path(text: str) -> str:
     """Read a path, made absolute."""
     return str(Path(text).expanduser().absolute())
 
@@ -109,11 +109,11 @@ def sources(text: str) -> str:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Read ``name=value``, with the value read by `literal`."""
+    """Read ``name=value``, with the value read by `read_literal`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip().isidentifier():
         raise argparse.ArgumentTypeError(f"must look like k=10, got {text!r}")
-    return name.strip(), literal(value.strip())
+    return name.strip(), read_literal(value.strip())
 
 
 def assignments(text: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def assignments(text: str) -> dict[str, Any]:
     return dict([assignment(text)])
 
 
-def literal(text: str) -> Any:
+def read_literal(text: str) -> Any:
     """Read a Python or YAML scalar, a list or a mapping (``10``, ``true``, ``[1, 2]``, ``{"k": 1}``), else a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
@@ -141,7 +141,7 @@ def literal(text: str) -> Any:
     return value if isinstance(value, int | float | str | list | dict) else text
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
     if value is None:
         return "none"
@@ -162,12 +162,12 @@ def _words(text: str) -> list[str]:
     return text.strip().strip("[]()").replace(",", " ").split()
 
 
-def only(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+def select_settings(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
     """Return the settings with these names."""
     return {name: value for name, value in settings.items() if name in names}
 
 
-def without(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+def drop_settings(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
     """Return the settings without these names."""
     return {name: value for name, value in settings.items() if name not in names}
 
@@ -201,7 +201,7 @@ def read_written(flag: Any, value: Any) -> Any:
     if value is None and flag.default is None:
         return None
     if not flag.repeat:
-        return flag.type(written(value))
+        return flag.type(format_value(value))
     return list(map(flag.type, read_list(value)))
 
 
@@ -209,4 +209,4 @@ def read_list(value: Any) -> list[str]:
     """Return the items of a list of a data file, or a single value, as typed on a command line."""
     if not isinstance(value, list | tuple):
         value = [value]
-    return list(map(written, value))
+    return list(map(format_value, value))

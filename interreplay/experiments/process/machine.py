@@ -56,19 +56,19 @@ def free_memory(device: str = "cpu", root: Path = Path("/")) -> int:
     return max(0, available)
 
 
-def own_cpus() -> int:
+def count_cpus() -> int:
     """Return the number of CPUs available to this process: by its job, its control groups and its affinity."""
     from joblib import cpu_count
 
     return int(os.environ.get("SLURM_CPUS_PER_TASK") or cpu_count())
 
 
-def own_gpus() -> int:
+def count_gpus() -> int:
     """Return the number of GPUs available to torch."""
     return torch.cuda.device_count()
 
 
-def chosen_device(device: str, gpus: float) -> str:
+def choose_device(device: str, gpus: float) -> str:
     """Resolve the device ``auto``: ``cuda`` if a run has `gpus` GPUs, else ``cpu``. Return other devices unchanged."""
     if device != "auto":
         return device
@@ -85,10 +85,11 @@ def check_device(device: str) -> None:
 def check_workers(workers: int, cpus: int | None = None) -> None:
     """Check that there is a CPU for each process that samples; `cpus` are this process's by default."""
     if cpus is None:
-        cpus = own_cpus()
+        cpus = count_cpus()
     if workers > cpus:
         raise UsageError(
-            f"--num_workers {workers}: each takes a CPU, available: {counted(cpus, 'CPU')}; expected at most {cpus}"
+            f"--num_workers {workers}: each takes a CPU, available: {format_count(cpus, 'CPU')}; "
+            f"expected at most {cpus}"
         )
 
 
@@ -96,13 +97,13 @@ def check_room(cpus: int, gpus: float, have_cpus: int, have_gpus: float) -> None
     """Check that one run of a study, with its env runners, fits the available resources instead of waiting forever."""
     if cpus > have_cpus:
         raise UsageError(
-            f"a run takes {counted(cpus, 'CPU')} (--cpus_per_trial and one for each of --num_workers), "
-            f"available: {counted(have_cpus, 'CPU')}; reduce these flags"
+            f"a run takes {format_count(cpus, 'CPU')} (--cpus_per_trial and one for each of --num_workers), "
+            f"available: {format_count(have_cpus, 'CPU')}; reduce these flags"
         )
     if gpus > have_gpus:
-        raise UsageError(f"--gpus_per_trial {gpus:g}: available: {counted(have_gpus, 'GPU')}; reduce it")
+        raise UsageError(f"--gpus_per_trial {gpus:g}: available: {format_count(have_gpus, 'GPU')}; reduce it")
 
 
-def counted(number: float, noun: str) -> str:
+def format_count(number: float, noun: str) -> str:
     """Return a number with its noun: ``1 CPU``, ``2 CPUs``."""
     return f"{number:g} {noun}{'' if number == 1 else 's'}"

@@ -35,7 +35,7 @@ def checks(scripts: Path, results: Path) -> dict[str, Callable[[], str]]:
         "GPUs": gpus,
         "scratch folder": partial(scratch, scripts),
         "results folder": partial(results_folder, results),
-        "two Rays at once": partial(two_at_once, scripts),
+        "two Rays at once": partial(check_two_rays, scripts),
     }
 
 
@@ -56,7 +56,7 @@ def gpus() -> str:
 
 def scratch(scripts: Path) -> str:
     """Check that a local disk has free space, and that Ray's longest socket path can be created on it."""
-    folder = Path(chosen_scratch(scripts) + "x")
+    folder = Path(choose_scratch(scripts) + "x")
     free = shutil.disk_usage(folder.parent).free
     if free < NEEDED_SCRATCH:
         raise NodeProblem(f"{free / 1e9:.1f} GB free in {folder.parent}", "another folder: submit.py --scratch")
@@ -72,7 +72,7 @@ def scratch(scripts: Path) -> str:
     return f"{folder.parent}, {free / 1e9:.0f} GB free"
 
 
-def chosen_scratch(scripts: Path) -> str:
+def choose_scratch(scripts: Path) -> str:
     """Return the scratch folder that the batch scripts choose."""
     if not (scripts / "common.sh").is_file():
         raise NodeProblem(f"{scripts} does not exist", "run the smoketest.py of a clone of the repository")
@@ -105,9 +105,9 @@ def results_folder(results: Path) -> str:
     return str(results.resolve())
 
 
-def two_at_once(scripts: Path) -> str:
+def check_two_rays(scripts: Path) -> str:
     """Check that two Rays of one user can start on this node at the same time, as in a job array."""
-    folders = [chosen_scratch(scripts) + "a", chosen_scratch(scripts) + "b"]
+    folders = [choose_scratch(scripts) + "a", choose_scratch(scripts) + "b"]
     started = []
     try:
         for folder in folders:

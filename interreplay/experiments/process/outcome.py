@@ -29,7 +29,7 @@ def run(act: Callable[[], int], stopped: str = "stopped at once; what was saved 
         The exit code of `act`, or of an `InterreplayError` (2, or 1 if a run failed), or 130 after Ctrl-C.
     """
     prog = prog or os.path.basename(sys.argv[0])
-    with lasting_output():
+    with keep_output_open():
         try:
             return act()
         except InterreplayError as error:
@@ -48,7 +48,7 @@ def colored(text: str, color: int, stream: TextIO) -> str:
     return f"\x1b[{color}m{text}\x1b[0m"
 
 
-def folded(text: str, stream: TextIO) -> str:
+def wrap_line(text: str, stream: TextIO) -> str:
     """Wrap a line at the width of the terminal. Return it unchanged for other streams."""
     if not stream.isatty():
         return text
@@ -64,14 +64,14 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
 
 
 @contextlib.contextmanager
-def lasting_output() -> Iterator[None]:
+def keep_output_open() -> Iterator[None]:
     """Keep writes to standard output and standard error from raising, so that they do not end a run.
 
     Writes fail if a pipe is closed (``... | head -1``), a terminal is gone, or the disk of a log file is full.
     """
     before = (sys.stdout, sys.stderr)
-    sys.stdout = _lasting(sys.stdout)
-    sys.stderr = _lasting(sys.stderr)
+    sys.stdout = _make_lasting(sys.stdout)
+    sys.stderr = _make_lasting(sys.stderr)
     try:
         yield
     finally:
@@ -93,7 +93,7 @@ class _LastingFile(io.FileIO):
             return len(data)
 
 
-def _lasting(stream: TextIO | None) -> TextIO:
+def _make_lasting(stream: TextIO | None) -> TextIO:
     if stream is None:  # the descriptor was closed when Python started
         return open(os.devnull, "w")
     try:
@@ -109,7 +109,7 @@ SCRIPTS = {"train": "custom_training.py", "study": "cluster_run.py"}
 """Scripts of the repository by subcommand; the installed package has the subcommands only."""
 
 
-def program_for(command: str) -> str:
+def format_program(command: str) -> str:
     """Return how to start another command in the way in which this program was started."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name.startswith("interreplay."):

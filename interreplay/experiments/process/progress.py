@@ -95,11 +95,11 @@ class Reporter(ProgressOutput):
         self.last_evaluation = math.nan
         self.last_success = math.nan
         self._evaluates_success = False
-        self.left(steps)
+        self.format_time_left(steps)
         if stream.isatty() and not quiet:
             self._bar = bar(total, stream, steps, unit.removesuffix("s"))
 
-    def left(self, steps: int) -> str:
+    def format_time_left(self, steps: int) -> str:
         """Return the time left such as ``9 min left``, "" if it is unknown or 0."""
         if self._learning is None:
             if steps >= self._warm_up:
@@ -113,7 +113,7 @@ class Reporter(ProgressOutput):
     def progress(self, steps: int) -> None:
         """Move the bar; called after every round of sampling, so it must be cheap."""
         if self._bar is not None:
-            move(self._bar, steps, self.left(steps))
+            move(self._bar, steps, self.format_time_left(steps))
 
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
         """Report the result of an iteration."""
@@ -143,15 +143,15 @@ class Reporter(ProgressOutput):
         self._lap_time = time.monotonic()
 
     def _line(self, steps: int, best: bool) -> str:
-        evaluation = f"evaluation {shown(self.last_evaluation):>8}"
+        evaluation = f"evaluation {format_return(self.last_evaluation):>8}"
         if best:
             evaluation = colored(evaluation, GREEN, self._stream)
-        figures = f"return {shown(self.last_return):>8}  {evaluation}{self._success('  ')}"
+        figures = f"return {format_return(self.last_return):>8}  {evaluation}{self._success('  ')}"
         if self._bar is not None:
             return f"{steps:>9,} {self.unit}  {figures}"
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
-        line = f"{steps:>9,} / {self._total:,} {self.unit}  {rate:6.0f} {self.unit}/s  {figures}  {self.left(steps)}"
-        return line.rstrip()
+        left = self.format_time_left(steps)
+        return f"{steps:>9,} / {self._total:,} {self.unit}  {rate:6.0f} {self.unit}/s  {figures}  {left}".rstrip()
 
     def _success(self, separator: str) -> str:
         """Return the success rate, "" in environments without one."""
@@ -163,9 +163,10 @@ class Reporter(ProgressOutput):
         """Return the last line's figures; the best evaluation return is NaN if there was no evaluation."""
         seconds = time.monotonic() - self.start_time
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
+        evaluation = f"{format_return(self.last_evaluation)} (best {format_return(best_evaluation)})"
         return (
-            f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), return {shown(self.last_return)}, "
-            f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)}){self._success(', ')}"
+            f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), "
+            f"return {format_return(self.last_return)}, evaluation return {evaluation}{self._success(', ')}"
         )
 
 
@@ -174,7 +175,7 @@ def _success_rate(result: dict[str, Any]) -> float:
     return float(result.get("env_runners", {}).get("success_rate", math.nan))
 
 
-def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
+def make_reporter(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
     """Return the reporter of a run, which counts updates if the run makes no env steps."""
     unit = "steps" if settings.updates is None else "updates"
     return Reporter(
@@ -188,7 +189,7 @@ def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: flo
     )
 
 
-def shown(value: float) -> str:
+def format_return(value: float) -> str:
     """Return a mean return with one decimal, or a dash if there is none yet."""
     return "-" if math.isnan(value) else f"{value:,.1f}"
 
@@ -246,7 +247,7 @@ class StudyReporter(ProgressOutput):
             self._steps[name] = int(figures["env_steps"])
             self._newest_returns(name, figures)
             if self._bar is not None:
-                move(self._bar, sum(self._steps.values()), self._left())
+                move(self._bar, sum(self._steps.values()), self._format_time_left())
         elif event == "retry":
             self._running.discard(name)
             line = f"{name}: failed, trying again from its last checkpoint: {reason}"
@@ -271,9 +272,10 @@ class StudyReporter(ProgressOutput):
             state += f" ({reason})"
         seconds = time.monotonic() - self._started.get(name, self._begun)
         returns = self._newest_returns(name, figures)
+        evaluation = format_return(returns["evaluation_return"])
         self.note(
             f"[{self._done}/{self._all}] {name}: {state} at {int(figures.get('env_steps', 0)):,} steps, "
-            f"return {shown(returns['return'])}, evaluation {shown(returns['evaluation_return'])}, {seconds:,.0f} s"
+            f"return {format_return(returns['return'])}, evaluation {evaluation}, {seconds:,.0f} s"
         )
 
     def _newest_returns(self, name: str, figures: Mapping[str, Any]) -> dict[str, float]:
@@ -292,10 +294,10 @@ class StudyReporter(ProgressOutput):
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             running = ", ".join(f"{n} {self._steps.get(n, 0):,}/{self._totals[n]:,}" for n in sorted(self._running))
-            left = "; ".join(filter(None, [running or "none", self._left()]))
+            left = "; ".join(filter(None, [running or "none", self._format_time_left()]))
             self.note(f"[{self._done}/{self._all}] running: {left}")
 
-    def _left(self) -> str:
+    def _format_time_left(self) -> str:
         """Return the time left at the mean rate of all runs so far, "" as long as it is unknown."""
         made = sum(self._steps.values()) - self._saved
         left = 0

@@ -72,7 +72,7 @@ class Interrupts:
 
 
 @contextlib.contextmanager
-def ending_at_ctrl_c() -> Iterator[None]:
+def end_at_ctrl_c() -> Iterator[None]:
     """Let Ctrl-C end the program with one line and exit code 130, as during imports, which take seconds.
 
     A `KeyboardInterrupt` would print a traceback, or be caught by the module that is being imported.

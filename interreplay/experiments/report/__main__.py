@@ -10,7 +10,7 @@ from pathlib import Path
 
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import number
-from interreplay.experiments.process.machine import counted
+from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report.reading.runs import FINISHED
 from interreplay.experiments.report.report import Report, make_report
 from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
@@ -86,7 +86,7 @@ def act(given: argparse.Namespace) -> int:
 
 def summary(report: Report) -> str:
     """Return the states of runs, the results and the path of the page, as lines."""
-    lines = [f"{counted(len(report.runs), 'run')}: {states(report.tables['runs'])}"]
+    lines = [f"{format_count(len(report.runs), 'run')}: {states(report.tables['runs'])}"]
     alike: dict[tuple[str, str], list[str]] = {}
     for run in report.runs:
         if run.state != FINISHED or run.repeats:
@@ -98,7 +98,7 @@ def summary(report: Report) -> str:
         lines.append(f"  {state}: {listed}: {note}")
     for section in report.sections:
         shown = section.all_notes()
-        methods, tasks = section.everywhere()
+        methods, tasks = section.find_common_methods()
         together = len(tasks) > 1 and section.baseline in methods
         for method, sentences in summaries(section, report.tables).items():
             shown += sentences[:1] if together and method in methods else sentences

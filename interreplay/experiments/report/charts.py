@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from interreplay.experiments.process.machine import counted
+from interreplay.experiments.process.machine import format_count
 
 # Colors of Okabe and Ito without yellow and black, which fade on light or dark backgrounds; the blue is lighter.
 COLORS = ("#1F83C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -73,7 +73,7 @@ class Figure:
         for chart in self.charts:
             for line in chart.lines:
                 most[line.method] = max(line.runs, most.get(line.method, 0))
-                labels[line.method] = f"{line.method} ({counted(most[line.method], 'run')})"
+                labels[line.method] = f"{line.method} ({format_count(most[line.method], 'run')})"
         return labels
 
 

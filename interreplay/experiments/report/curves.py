@@ -44,18 +44,18 @@ class Curves:
     def between(self, low: float, high: float) -> Curves:
         """Return the curves over a part of their steps, interpolated at its ends."""
         inside = self.steps[(self.steps >= low) & (self.steps <= high)]
-        return self._at(np.union1d(inside, [low, high]))
+        return self._interpolate(np.union1d(inside, [low, high]))
 
-    def thinned(self) -> Curves:
+    def thin(self) -> Curves:
         """Return the curves at 200 evenly spaced steps if they have more, for figures and intervals at each step."""
         if len(self.steps) <= POINTS:
             return self
-        return self._at(np.linspace(self.steps[0], self.steps[-1], POINTS))
+        return self._interpolate(np.linspace(self.steps[0], self.steps[-1], POINTS))
 
-    def _at(self, grid: Array) -> Curves:
+    def _interpolate(self, grid: Array) -> Curves:
         return Curves(grid, np.stack([np.interp(grid, self.steps, values) for values in self.values]))
 
-    def reached(self, threshold: float) -> Array:
+    def find_threshold_steps(self, threshold: float) -> Array:
         """Return the first step of each run with a value of at least a threshold, infinity for none: ``(runs,)``."""
         above = self.values >= threshold
         return np.where(above.any(axis=1), self.steps[above.argmax(axis=1)], np.inf)
@@ -83,7 +83,7 @@ def align(runs: Sequence[Run], column: str) -> Curves | None:
     return Curves(grid, np.stack([np.interp(grid, steps, values) for steps, values in listed]))
 
 
-def together(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
+def restrict_to_common_range(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
     """Return the curves of several methods over the range that all of them have, and its last step.
 
     Curves without a value at an end of this range are interpolated there.

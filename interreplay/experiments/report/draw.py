@@ -97,11 +97,11 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
     for line in chart.lines:
         if line.runs:
             parts = [line.y, line.low, line.high]
-            lines.append([methods.index(line.method), np.round(line.x).tolist(), *map(_rounded, parts)])
+            lines.append([methods.index(line.method), np.round(line.x).tolist(), *map(_round, parts)])
     return text, {"box": [box.x0, 1 - box.y1, box.width, box.height], **limits, "lines": lines}
 
 
-def _rounded(values: Any) -> list[float | None]:
+def _round(values: Any) -> list[float | None]:
     """Return numbers with five significant digits; None for NaN."""
     numbers = pd.Series(values, dtype=float).map("{:.5g}".format).astype(float)
     return numbers.astype(object).where(numbers.notna(), None).tolist()
@@ -112,7 +112,7 @@ def _draw(figure: Figure, styles: Styles) -> Any:
     rows = math.ceil(len(figure.charts) / columns)
     size = (columns * PANEL[0], rows * _height(figure.charts) + 0.6)
     drawn, panels = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    titles = shortened([chart.title for chart in figure.charts], LONGEST_TITLE)
+    titles = shorten_names([chart.title for chart in figure.charts], LONGEST_TITLE)
     for panel, chart, title in zip(panels.flat, figure.charts, titles, strict=False):
         panel.set_title(title)
         _draw_panel(panel, chart, styles)
@@ -147,7 +147,7 @@ def _height(charts: list[Chart]) -> float:
     return max(heights)
 
 
-def shortened(names: Sequence[str], longest: int) -> list[str]:
+def shorten_names(names: Sequence[str], longest: int) -> list[str]:
     """Return names without the middle of long ones; of names that become equal, the later ones end with a number."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
@@ -203,7 +203,7 @@ def _draw_dots(panel: Any, chart: Chart, dots: pd.DataFrame, styles: Styles) -> 
         panel.plot(value, place, "o", markersize=7, **options)
     if chart.mark is not None:
         panel.axvline(chart.mark, color="#888888", linewidth=0.8, linestyle=(0, (4, 4)))
-    panel.set_yticks(places, shortened(dots["method"].tolist(), LONGEST_NAME))
+    panel.set_yticks(places, shorten_names(dots["method"].tolist(), LONGEST_NAME))
     panel.set_ylim(-0.6, len(places) - 0.4)
     panel.grid(visible=False, axis="y")
     panel.tick_params(axis="y", length=0)

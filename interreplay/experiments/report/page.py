@@ -16,7 +16,7 @@ import pandas as pd
 from markupsafe import Markup
 
 import interreplay
-from interreplay.experiments.process.machine import counted
+from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.published import DIFFERENCES, STEPS
@@ -49,10 +49,9 @@ def page(
             picture, charts[name] = draw.svg(chart, styles, name)
             pictures[figure.name].append(picture)
     compared = runs[runs["counted"]]
-    lead = (
-        f"{counted(compared['method'].nunique(), 'method')} in {counted(compared['env'].nunique(), 'environment')}. "
-        f"{len(compared)} of {counted(len(runs), 'run')} count."
-    )
+    methods = format_count(compared["method"].nunique(), "method")
+    environments = format_count(compared["env"].nunique(), "environment")
+    lead = f"{methods} in {environments}. {len(compared)} of {format_count(len(runs), 'run')} count."
     package = files("interreplay.experiments.report")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
     return environment.from_string((package / "page.html").read_text()).render(
@@ -84,7 +83,7 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
     if len(own["efficiency"]):
         shown["Sample efficiency"] = _efficiency(own["efficiency"], section.baseline)
     if len(own["aggregate"]):
-        count = counted(int(own["aggregate"]["environments"].iloc[0]), "environment")
+        count = format_count(int(own["aggregate"]["environments"].iloc[0]), "environment")
         heading = f"{count} together, normalized returns"
         shown[heading] = _aggregate(own["aggregate"], own["improvement"], section.baseline)
     if "published" in tables:

@@ -65,14 +65,16 @@ def published_table(sections: Sequence[Section]) -> pd.DataFrame:
                 means = own.values.mean(axis=0)
                 sds = pd.DataFrame(own.values).std().to_numpy()
                 label = {**common, "method": method, "source": OWN, "seeds": len(own.values)}
-                rows += _at_steps(label, own.steps, means, sds)
+                rows += _interpolate_steps(label, own.steps, means, sds)
             for (method, source), curve in curves.groupby(["method", "source"]):
                 label = {**common, "method": method, "source": source, "seeds": int(curve["seeds"].max())}
-                rows += _at_steps(label, *curve[["env_steps", "mean", "sd"]].to_numpy(float).T)
+                rows += _interpolate_steps(label, *curve[["env_steps", "mean", "sd"]].to_numpy(float).T)
     return pd.DataFrame(rows)
 
 
-def _at_steps(label: dict[str, Any], steps: np.ndarray, means: np.ndarray, sds: np.ndarray) -> list[dict[str, Any]]:
+def _interpolate_steps(
+    label: dict[str, Any], steps: np.ndarray, means: np.ndarray, sds: np.ndarray
+) -> list[dict[str, Any]]:
     """Return a label with the mean and the standard deviation at each of `STEPS`, and whether they are interpolated."""
     rows = []
     for at in STEPS:

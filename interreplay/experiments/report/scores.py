@@ -36,7 +36,7 @@ class Scale:
     threshold: float
     how: str
 
-    def normalized(self, values: Any) -> Any:
+    def normalize(self, values: Any) -> Any:
         """Return normalized returns: 0 for `low`, 1 for `high`."""
         return (values - self.low) / (self.high - self.low)
 

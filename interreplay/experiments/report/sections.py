@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.report.curves import Curves, align, together
+from interreplay.experiments.report.curves import Curves, align, restrict_to_common_range
 from interreplay.experiments.report.reading.runs import FINISHED, Run
 from interreplay.experiments.report.scores import Scale, Scores, find_scale
 
@@ -61,16 +61,16 @@ class Section:
     tasks: list[Task]
     notes: list[str] = field(default_factory=list)
 
-    def everywhere(self) -> tuple[list[str], list[Task]]:
+    def find_common_methods(self) -> tuple[list[str], list[Task]]:
         """Return the methods that have counted runs in all environments with a scale, and these environments."""
-        return self._in_all([task for task in self.tasks if task.scale is not None])
+        return self._find_common([task for task in self.tasks if task.scale is not None])
 
-    def ranked(self) -> tuple[list[str], list[Task]]:
-        """Return the result of `everywhere`, or without any scale all environments: ranks require no scale."""
-        methods, tasks = self.everywhere()
+    def find_ranked_methods(self) -> tuple[list[str], list[Task]]:
+        """Return the result of `find_common_methods`, or without any scale all environments: ranks require no scale."""
+        methods, tasks = self.find_common_methods()
         if tasks:
             return methods, tasks
-        return self._in_all([task for task in self.tasks if task.shared])
+        return self._find_common([task for task in self.tasks if task.shared])
 
     def all_notes(self) -> list[str]:
         """Return the notes of the section, then those of its tasks with the environments that they are about."""
@@ -83,7 +83,7 @@ class Section:
             notes.append(f"{', '.join(names)}: {note}")
         return notes
 
-    def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
+    def _find_common(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
         """Return the methods that all given tasks have, and the tasks."""
         methods = list(self.methods if tasks else ())
         for task in tasks:
@@ -155,7 +155,7 @@ def _section(
         if short != full:
             notes.append(f"{short}: {full}.")
     section = Section(algorithm, measure, methods, baseline=found, tasks=tasks, notes=notes)
-    everywhere, scaled = section.everywhere()
+    everywhere, scaled = section.find_common_methods()
     missing = sorted(set(methods) - set(everywhere))
     if missing and scaled:
         notes.append(
@@ -211,7 +211,7 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
                 few.append(f"{method} ({len(members)})")
     if not own:
         return Task(env, {}, {}, counted={}, scale=None)
-    shared, end = together(own)
+    shared, end = restrict_to_common_range(own)
     notes = []
     if not shared:
         notes.append("The methods have no steps in common: no tables.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interreplay.experiments.process.machine import counted
+from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report.curves import SUMMARIES, align
 from interreplay.experiments.report.reading.runs import REPLAY, Run
 from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
@@ -60,7 +60,7 @@ def curves_table(sections: Sequence[Section]) -> pd.DataFrame:
     frames = []
     for section, task in _tasks(sections):
         for method, own in task.own.items():
-            curves = own.thinned()
+            curves = own.thin()
             values = curves.values.T
             columns: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "measure": section.measure}
             columns |= {"method": method, "env_steps": curves.steps, "runs": len(curves.values)}
@@ -90,7 +90,7 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     for kind in SUMMARIES:
         row |= _estimate(kind, mean, [curves.summary(kind)])
     if scale is not None:
-        reached = curves.reached(scale.threshold)
+        reached = curves.find_threshold_steps(scale.threshold)
         row["threshold"] = scale.threshold
         row["reached"] = np.isfinite(reached).sum()
         row["steps"] = np.median(reached)
@@ -99,8 +99,8 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     for kind in SUMMARIES:
         row |= _estimate(f"{kind}_difference", difference, [curves.summary(kind), base.summary(kind)])
     if scale is not None:
-        row |= _estimate("auc_ratio", ratio(1), [scale.normalized(curves.means()), scale.normalized(base.means())])
-        steps = np.median(base.reached(scale.threshold))
+        row |= _estimate("auc_ratio", ratio(1), [scale.normalize(curves.means()), scale.normalize(base.means())])
+        steps = np.median(base.find_threshold_steps(scale.threshold))
         if np.isfinite(steps) and np.isfinite(row["steps"]):
             row["steps_ratio"] = steps / row["steps"]
     return row
@@ -121,7 +121,7 @@ def strata(tasks: Sequence[Task], method: str, kind: str) -> list[Array]:
     for task in tasks:
         values = task.shared[method].summary(kind)
         if task.scale is not None:
-            values = task.scale.normalized(values)
+            values = task.scale.normalize(values)
         found.append(values)
     return found
 
@@ -130,7 +130,7 @@ def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return mean and IQM of normalized values over all environments, and ratios to the baseline."""
     rows = []
     for section in sections:
-        methods, tasks = section.everywhere()
+        methods, tasks = section.find_common_methods()
         for method, kind in itertools.product(methods, SUMMARIES):
             own = strata(tasks, method, kind)
             row: dict[str, Any] = {"algorithm": section.algorithm, "method": method, "measure": kind}
@@ -146,7 +146,7 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return the probability that a run of a method is better than a run of the baseline."""
     rows = []
     for section in sections:
-        methods, tasks = section.ranked()
+        methods, tasks = section.find_ranked_methods()
         if section.baseline not in methods:
             continue
         for method, kind in itertools.product(methods, SUMMARIES):
@@ -168,7 +168,7 @@ def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
             for column in ["seconds", *sorted(filter(lambda name: name.startswith(REPLAY), names))]:
                 curves = align(runs, column)
                 if curves is not None:
-                    curves = curves.thinned()
+                    curves = curves.thin()
                     columns: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "method": method}
                     columns |= {"name": column.removeprefix(REPLAY), "runs": len(curves.values)}
                     columns |= {"env_steps": curves.steps} | _estimate("mean", mean, [curves.values.T])
@@ -236,7 +236,7 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
         for method, curves in task.shared.items():
             base = task.shared.get(section.baseline or "", curves)
             fewest[task.env, method] = min(len(curves.values), len(base.values))
-    tasks = section.everywhere()[1]
+    tasks = section.find_common_methods()[1]
     aggregate = select(tables["aggregate"], algorithm=section.algorithm, measure="auc")
     for row in aggregate.to_dict("records"):
         if row["environments"] > 1 and np.isfinite(row.get("ratio", np.nan)):
@@ -248,7 +248,7 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
             found.setdefault(row["method"], []).append(sentence)
     for row in select(tables["efficiency"], algorithm=section.algorithm).to_dict("records"):
         least = fewest[row["env"], row["method"]]
-        seeds = counted(row["runs"] if least >= FEW else least, "seed")
+        seeds = format_count(row["runs"] if least >= FEW else least, "seed")
         subject = f"{row['env']}: {row['method']}"
         value = row.get("auc_difference", np.nan)
         if np.isfinite(row.get("auc_ratio", np.nan)):

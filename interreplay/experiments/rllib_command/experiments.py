@@ -27,7 +27,7 @@ from interreplay.experiments.flags.presets import read_yaml, with_types
 from interreplay.experiments.training.build import new_config
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.algorithms.rllib_settings import explained, settings_as_properties
+from interreplay.rllib.algorithms.rllib_settings import explain_rejected, settings_as_properties
 from interreplay.rllib.host import choices, is_search_space
 from interreplay.rllib.stock.configs import StockDQNConfig, StockSACConfig
 from interreplay.runs.run_folder import check_name
@@ -86,7 +86,7 @@ class Experiment:
         stop_criteria(self.stop)
         most = {"CPU": 0.0, "GPU": 0.0}
         for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
-            point = configured(config_for(self.run, self.env, str, settings.get("env_config")), settings)
+            point = configure(make_default_config(self.run, self.env, str, settings.get("env_config")), settings)
             try:
                 point.validate()
             except ValueError as error:
@@ -105,7 +105,7 @@ class Experiment:
     ) -> tune.Tuner:
         """Return the `Tuner`, ready to `fit`."""
         _, first = next(generate_variants(self.config))
-        config = configured(config_for(self.run, self.env, report, first.get("env_config")), self.config)
+        config = configure(make_default_config(self.run, self.env, report, first.get("env_config")), self.config)
         run_config = tune.RunConfig(
             name=self.name,
             storage_path=str(local_dir.absolute()),
@@ -138,7 +138,7 @@ def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
     return {RENAMED.get(name, name): value for name, value in stop.items()}
 
 
-def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
+def configure(config: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
     """Return `config` with `settings`."""
     settings = dict(settings)
     ours = isinstance(config, LoopConfig)
@@ -148,7 +148,7 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
         known = {name for name in accepted if not name.startswith("_")}
         unknown = [name for name in settings if name not in known]
         if unknown:
-            raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
+            raise UsageError(explain_rejected(config.algo_class.__name__, unknown, [], sorted(known)))
         settings.pop(REPLAY, None)
     if _is_ours(replay):
         kind = WITH_OUR_BUFFERS.get(type(config))
@@ -181,7 +181,7 @@ def _is_ours(replay: Any) -> bool:
     return any(isinstance(kind, str) and "." not in kind and not hasattr(stock_buffers, kind) for kind in kinds)
 
 
-def config_for(
+def make_default_config(
     run: str, env: str, report: Callable[[str], object], arguments: Mapping[str, Any] | None = None
 ) -> AlgorithmConfig:
     """Return the default configuration of an algorithm for an environment with some arguments.
@@ -210,7 +210,7 @@ def config_for(
 
 
 def names() -> list[str]:
-    """Return the names that `config_for` accepts, ours first."""
+    """Return the names that `make_default_config` accepts, ours first."""
     both = [name for name in ALGORITHMS if name in STOCK_ALGORITHMS]
     only_stock = sorted(STOCK_ALGORITHMS.keys() - ALGORITHMS.keys())
     return [*ALGORITHMS, *only_stock, *(name + STOCK for name in both)]
@@ -237,7 +237,7 @@ def read_file(path: Path) -> list[Experiment]:
     return experiments
 
 
-def changed(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list[Experiment]:
+def override(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list[Experiment]:
     """Return the experiments of a file overridden by flags; settings are merged."""
     flags = dict(flags)
     name = flags.pop("experiment_name", None)

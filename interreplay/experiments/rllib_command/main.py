@@ -25,12 +25,12 @@ from interreplay.errors import UsageError
 from interreplay.experiments.evaluation.play import evaluate
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import not_empty, whole
-from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
+from interreplay.experiments.flags.values import read_nonempty, whole
+from interreplay.experiments.process.machine import count_cpus, count_gpus, format_count
 from interreplay.experiments.process.outcome import write_line
-from interreplay.experiments.process.progress import shown
+from interreplay.experiments.process.progress import format_return
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.rllib_command.experiments import Experiment, changed, names, read_file, read_settings
+from interreplay.experiments.rllib_command.experiments import Experiment, names, override, read_file, read_settings
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
@@ -56,7 +56,7 @@ class ProgressTable(tune.Callback):
         if not self._last:
             self._report(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
         self._last[trial.trial_id] = now
-        reached = shown(mean_return(result))
+        reached = format_return(mean_return(result))
         steps = int(result.get("num_env_steps_sampled_lifetime", 0))
         seconds = f"{result.get('time_total_s', 0):,.0f}"
         self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {reached:>10} {seconds:>8}")
@@ -125,8 +125,8 @@ def make_parser() -> OneLineParser:
     add("--output_dir", "--local_dir", type=Path, metavar="DIR", default=Path("results"), help=text)
     add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or the request of one trial)")
     add("--resume", action="store_true", help="continue the experiment of this name with its recorded settings")
-    add("--wandb", type=not_empty, metavar="PROJECT", help="also log to this project of Weights & Biases")
-    add("--mlflow", type=not_empty, metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
+    add("--wandb", type=read_nonempty, metavar="PROJECT", help="also log to this project of Weights & Biases")
+    add("--mlflow", type=read_nonempty, metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     text = "0: only the summary; 1: progress; 2: Ray Tune's own output"
     add("--verbose", type=int, choices=(0, 1, 2), default=1, help=text)
     evaluate = commands.add_parser("evaluate", help="evaluate a trained policy")
@@ -157,8 +157,8 @@ def act(given: argparse.Namespace) -> int:
 
 def train(given: argparse.Namespace) -> int:
     """Run `rllib train`: experiments one after another, their trials in parallel; return the exit code."""
-    ray_session.quiet()
-    experiments = asked_for(given)
+    ray_session.hide_messages()
+    experiments = read_experiments(given)
     resumed = []
     for each in experiments:
         folder = str((given.output_dir / each.name).absolute())
@@ -185,7 +185,7 @@ def train(given: argparse.Namespace) -> int:
             folder = given.output_dir / experiment.name
             if again:
                 write_line(f"{folder} continues with its recorded settings")
-                tuner = restored(tuner, folder)
+                tuner = restore_tuner(tuner, folder)
             results = tuner.fit()
             failed |= results.num_errors > 0
             for result in results:
@@ -199,7 +199,7 @@ def train(given: argparse.Namespace) -> int:
     return int(failed)
 
 
-def restored(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
+def restore_tuner(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
     """Return the recorded tuner of an experiment's folder, with the algorithm and the callbacks of a new one."""
     made = tune.Tuner.restore(
         str(folder.absolute()), trainable=tuner._local_tuner.trainable, resume_unfinished=True, restart_errored=True
@@ -209,7 +209,7 @@ def restored(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
     return made
 
 
-def asked_for(given: argparse.Namespace) -> list[Experiment]:
+def read_experiments(given: argparse.Namespace) -> list[Experiment]:
     """Return the experiments that the flags describe."""
     flags: dict[str, Any] = {}
     for name in ("experiment_name", "num_samples", "checkpoint_freq"):
@@ -223,10 +223,10 @@ def asked_for(given: argparse.Namespace) -> list[Experiment]:
     if given.config_file is None:
         if not given.run or not given.env:
             raise UsageError("expected --run and --env, or -f with a file of experiments")
-        return changed([Experiment("default", given.run, given.env)], flags)
+        return override([Experiment("default", given.run, given.env)], flags)
     if given.run or given.env:
         raise UsageError(f"-f {given.config_file} defines algorithm and environment; leave out --run and --env")
-    return changed(read_file(given.config_file), flags)
+    return override(read_file(given.config_file), flags)
 
 
 def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[str, float]:
@@ -235,13 +235,13 @@ def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[s
     for each in experiments:
         for kind, number in each.request().items():
             most[kind] = max(most[kind], number)
-    available: dict[str, float] = {"CPU": num_cpus or max(most["CPU"], own_cpus()), "GPU": own_gpus()}
+    available: dict[str, float] = {"CPU": num_cpus or max(most["CPU"], count_cpus()), "GPU": count_gpus()}
     if ray.is_initialized():
         available = {"GPU": 0.0} | ray.cluster_resources()
     for kind, number in most.items():
         if number > available[kind]:
             raise UsageError(
-                f"a trial requests {counted(number, kind)}, available: {counted(available[kind], kind)}; "
+                f"a trial requests {format_count(number, kind)}, available: {format_count(available[kind], kind)}; "
                 "reduce num_env_runners, num_gpus_per_learner and similar settings in --config, or raise --num_cpus"
             )
     return available
@@ -252,7 +252,7 @@ def _summary(result: tune.Result) -> str:
         return f"failed: {result.path}: {' '.join(str(result.error).split())[-300:]}"
     metrics = result.metrics or {}
     steps = int(metrics.get("num_env_steps_sampled_lifetime", 0))
-    line = f"{steps:,} steps, return {shown(mean_return(metrics))}"
+    line = f"{steps:,} steps, return {format_return(mean_return(metrics))}"
     if result.checkpoint:
         line = f"{line}; checkpoint {result.checkpoint.path}"
     return line

@@ -12,19 +12,19 @@ from typing import Any
 
 import yaml
 
-from interreplay.errors import RefusedRuns, UsageError, check_keys, did_you_mean
+from interreplay.errors import RejectedRuns, UsageError, check_keys, did_you_mean
 from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
-from interreplay.experiments.flags.replay_flags import readable, short
+from interreplay.experiments.flags.replay_flags import format_argument, shorten_name
 from interreplay.experiments.flags.run_flags import ALIASES, FLAGS
 from interreplay.experiments.flags.study_flags import FILE_KEYS
-from interreplay.experiments.flags.training_flags import environment_of, settings_for
-from interreplay.experiments.flags.values import only, read_written, without, written
+from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
+from interreplay.experiments.flags.values import drop_settings, format_value, read_written, select_settings
 from interreplay.experiments.studies.study import PlannedRun
-from interreplay.learning.setting_fields import SEED, Whole
-from interreplay.runs.resume import plain
+from interreplay.learning.setting_fields import SEED, WholeNumber
+from interreplay.runs.resume import as_plain
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
-SEED_COUNT = Whole(1, 1_000)
+SEED_COUNT = WholeNumber(1, 1_000)
 """Larger numbers are rejected because they are probably seeds."""
 INPUT_FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
 INPUT_NAMES = {"replay_ratio": "updates_per_step"}
@@ -47,7 +47,7 @@ def read_study_file(path: Path) -> dict[str, Any]:
     check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *FILE_KEYS))
     for key in FILE_KEYS.keys() & contents.keys():
         try:
-            contents[key] = FILE_KEYS[key].type(written(contents[key]))
+            contents[key] = FILE_KEYS[key].type(format_value(contents[key]))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{key} {error}") from None
     return contents
@@ -59,14 +59,14 @@ def expand(contents: Mapping[str, Any]) -> list[PlannedRun]:
     The contents are the lists ``buffers``, ``envs``, ``trainers`` and ``seeds``, and ``settings``. Next to ``grids``,
     they are the defaults of each grid.
     """
-    common = only(contents, GRID_KEYS)
+    common = select_settings(contents, GRID_KEYS)
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
     described: list[tuple[int, dict[str, Any], str | None]] = []
     for grid in grids:
         check_keys("grids", grid, GRID_KEYS)
-        settings = typed(common.get("settings")) | typed(grid.get("settings"))
+        settings = convert_settings(common.get("settings")) | convert_settings(grid.get("settings"))
         described += _combinations(common | grid | {"settings": settings})
     described.sort(key=lambda each: each[0])
     runs = []
@@ -77,16 +77,16 @@ def expand(contents: Mapping[str, Any]) -> list[PlannedRun]:
         except UsageError as error:
             reasons[number] = str(error)
     if reasons:
-        raise RefusedRuns(reasons, len(described))
+        raise RejectedRuns(reasons, len(described))
     return runs
 
 
 def _combinations(grid: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any], str | None]]:
     """Yield the position of the seed, the flags and the label of each run of a grid."""
-    seeds = seeds_from(grid.get("seeds", 1))
-    buffers = map(_buffer, _listed(grid, "buffers", [None]))
-    envs = map(functools.partial(_with_settings, "env"), _listed(grid, "envs", ["InvertedPendulum-v5"]))
-    trainers = map(functools.partial(_with_settings, "trainer"), _listed(grid, "trainers", ["SAC"]))
+    seeds = read_seeds(grid.get("seeds", 1))
+    buffers = map(_buffer, _read_list(grid, "buffers", [None]))
+    envs = map(functools.partial(_with_settings, "env"), _read_list(grid, "envs", ["InvertedPendulum-v5"]))
+    trainers = map(functools.partial(_with_settings, "trainer"), _read_list(grid, "trainers", ["SAC"]))
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
         yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
@@ -98,13 +98,13 @@ def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRu
     The flag ``buffer_args`` is a mapping. The default label contains the arguments of the replay method.
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", seed=flags.get("seed", 0), flags=flags, **more)
-    settings = settings_for(run.given())
-    env = environment_of(settings).name
+    settings = resolve_settings(run.given())
+    env = make_environment(settings).name
     if not label:
-        arguments = [f"{name}={readable(value)}" for name, value in settings.buffer_args.items()]
+        arguments = [f"{name}={format_argument(value)}" for name, value in settings.buffer_args.items()]
         if settings.prioritized is not None:
             arguments.append("prioritized")
-        label = short(settings.buffer)
+        label = shorten_name(settings.buffer)
         if arguments:
             label += f"({','.join(arguments)})"
     return PlannedRun(settings.trainer, env, label, seed=settings.seed, flags=flags | {"env": env}, **more)
@@ -116,7 +116,7 @@ def with_values(run: PlannedRun, values: Mapping[str, Any]) -> PlannedRun:
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
         if name in FLAGS:
-            flags |= typed({name: value})
+            flags |= convert_settings({name: value})
         else:
             arguments[name] = value
     if arguments:
@@ -124,7 +124,7 @@ def with_values(run: PlannedRun, values: Mapping[str, Any]) -> PlannedRun:
     return make_run(flags, run.label, sampled=dict(values))
 
 
-def _listed(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:
+def _read_list(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:
     value = grid.get(key, default)
     if not isinstance(value, list):
         value = [value]
@@ -138,7 +138,7 @@ def _buffer(value: Any) -> tuple[str | None, dict[str, Any]]:
     if value is None:
         return None, {}
     name, options = entry(value, "buffer")
-    flags = typed(options.pop("settings", None)) | {"buffer": name}
+    flags = convert_settings(options.pop("settings", None)) | {"buffer": name}
     label = options.pop("label", None)
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label {label!r} of {name}: expected a name")
@@ -150,10 +150,10 @@ def _buffer(value: Any) -> tuple[str | None, dict[str, Any]]:
 def _with_settings(kind: str, value: Any) -> dict[str, Any]:
     """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
-    return {kind: name} | typed(options)
+    return {kind: name} | convert_settings(options)
 
 
-def typed(settings: Any) -> dict[str, Any]:
+def convert_settings(settings: Any) -> dict[str, Any]:
     """Convert settings from YAML with the readers of the flags of the same names."""
     if not isinstance(settings, dict | None):
         raise UsageError(f"settings {settings!r}: expected a mapping such as {{total_env_steps: 10000}}")
@@ -170,7 +170,7 @@ def typed(settings: Any) -> dict[str, Any]:
         if instead is not None:
             raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'interreplay train'}")
         try:
-            found[name] = plain(read_written(FLAGS[name], value))
+            found[name] = as_plain(read_written(FLAGS[name], value))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
     return found
@@ -198,7 +198,7 @@ def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def seeds_from(value: Any) -> list[int]:
+def read_seeds(value: Any) -> list[int]:
     """Return a list of seeds: a number n means 0 ... n - 1, a list is returned unchanged."""
     if SEED_COUNT.admits(value):
         return list(range(value))
@@ -251,7 +251,7 @@ def read_inputs_file(
             own = _flags(given(named))
             shared = common
             if not own["custom_replay_buffer"]:
-                shared = without(common, OF_CUSTOM)
+                shared = drop_settings(common, OF_CUSTOM)
             runs.append(make_run(shared | own, label))
     except ValueError as error:  # raised by shlex; also every UsageError
         raise UsageError(f"{where}: {error}") from None
@@ -270,5 +270,5 @@ def _flags(given: dict[str, Any]) -> dict[str, Any]:
             continue
         flag = FLAGS[name]
         if flag.in_study is None or flag.scope not in ("execution", "invocation"):
-            flags[name] = plain(value)
+            flags[name] = as_plain(value)
     return flags

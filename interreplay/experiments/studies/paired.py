@@ -36,7 +36,7 @@ class Difference:
         return f"{self.value:+,.1f}{interval}"
 
 
-def arms_of(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dict[int, Curve]]:
+def read_arms(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dict[int, Curve]]:
     """Return the curves after the fork at env step `step`, by arm and seed; runs without results are left out."""
     found: dict[str, dict[int, Curve]] = {}
     for (arm, seed), folder in folders.items():
@@ -46,7 +46,7 @@ def arms_of(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dic
     return found
 
 
-def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
+def compare_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
     """Return the mean of the differences between the values of equal seeds."""
     seeds = sorted(ours.keys() & theirs.keys())
     differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
@@ -58,9 +58,9 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
     return Difference(float(differences.mean()), float(found.low), float(found.high), len(seeds))
 
 
-def table_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
+def make_table(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
     """Return the lines of a table: each arm with its means, and its differences from the first arm."""
-    rows = pd.DataFrame(rows_of(arms)).set_index("seed")
+    rows = pd.DataFrame(make_rows(arms)).set_index("seed")
     first = rows["arm"].iloc[0]
     compared = rows[rows["arm"] == first]
     lines: list[tuple[str, ...]] = [("arm", "seeds", *MEASURES.values(), *(f"{n} - {first}" for n in MEASURES))]
@@ -69,12 +69,12 @@ def table_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
         differences: list[str] = []
         for name in MEASURES:
             means.append(f"{values[name].mean():,.1f}")
-            differences.append("" if arm == first else str(paired(dict(values[name]), dict(compared[name]))))
+            differences.append("" if arm == first else str(compare_seeds(dict(values[name]), dict(compared[name]))))
         lines.append((arm, str(len(values)), *means, *differences))
     return lines
 
 
-def rows_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
+def make_rows(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
     """Return a row per run: arm, seed, last env step and `MEASURES`."""
     rows = []
     for arm, curves in arms.items():

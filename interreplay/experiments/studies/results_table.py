@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from interreplay.experiments.flags.run_flags import FLAGS
-from interreplay.experiments.flags.values import read_list, written
-from interreplay.experiments.process.outcome import program_for
-from interreplay.experiments.process.progress import shown
+from interreplay.experiments.flags.values import format_value, read_list
+from interreplay.experiments.process.outcome import format_program
+from interreplay.experiments.process.progress import format_return
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import FINISHED, StudyFolder, write_result
 from interreplay.runs.results.intervals import interval, mean
@@ -31,7 +31,7 @@ GROUP = ["env", "trainer", "buffer"]
 Row = dict[str, Any]
 
 
-def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
+def make_rows(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
     """Return a row per run, with the values that a search drew. The mean return is over the whole curve.
 
     Runs whose results cannot be read, for example because their first line is still being written, have no returns.
@@ -66,7 +66,7 @@ def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def table_of(rows: pd.DataFrame) -> pd.DataFrame:
+def make_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return final and mean returns of each environment, trainer and buffer over the seeds of finished runs."""
     table = []
     for names, members in rows.groupby(GROUP, sort=False):
@@ -82,8 +82,8 @@ def table_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Write ``runs.csv`` and ``table.csv``, and return their rows."""
-    rows = rows_of(folder, runs)
-    table = table_of(rows)
+    rows = make_rows(folder, runs)
+    table = make_table(rows)
     write_result(folder.path / RUNS, rows.to_csv(index=False))
     write_result(folder.path / TABLE, table.to_csv(index=False))
     return rows, table
@@ -95,12 +95,12 @@ def as_text(table: pd.DataFrame) -> str:
     for row in table.to_dict("records"):
         returns = []
         for name in ("final", "mean"):
-            text = shown(row[f"{name}_return"])
+            text = format_return(row[f"{name}_return"])
             if not math.isnan(row[f"{name}_low"]):
                 text += f" [{row[f'{name}_low']:,.1f}, {row[f'{name}_high']:,.1f}]"
             returns.append(text)
         lines.append((row["env"], row["trainer"], row["buffer"], str(row["n"]), returns[0], returns[1]))
-    return aligned(lines, right={3, 4, 5}, width=WIDTH)
+    return align(lines, right={3, 4, 5}, width=WIDTH)
 
 
 def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, ...]]:
@@ -115,7 +115,9 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
         values = []
         for key, value in drawn[members["name"].iloc[0]].items():
             values.append(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}")
-        lines.append((rank, (env, trainer, buffer, ", ".join(values), str(len(done)), shown(final), f"{steps:,}")))
+        lines.append(
+            (rank, (env, trainer, buffer, ", ".join(values), str(len(done)), format_return(final), f"{steps:,}"))
+        )
     return list(map(itemgetter(1), sorted(lines)))
 
 
@@ -141,11 +143,11 @@ def as_command(run: PlannedRun) -> str:
         elif name in FLAGS and FLAGS[name].repeat:
             words += [f"--{name}={item}" for item in read_list(value)]
         else:
-            words.append(f"--{name}={written(value)}")
-    return f"{program_for('train')} {shlex.join(words)}"
+            words.append(f"--{name}={format_value(value)}")
+    return f"{format_program('train')} {shlex.join(words)}"
 
 
-def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int = 10_000) -> str:
+def align(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int = 10_000) -> str:
     """Return lines of as many words each as aligned columns, those in `right` at the right.
 
     Lines have at most `width` characters; long words continue on the next line.

@@ -67,7 +67,7 @@ class TrialFolder(RunFolder):
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
         """Add a failure to the status. Another attempt may follow the state `CRASHED`."""
-        return self.note(state=state, failures=[*self.status()["failures"], shortened(line)])
+        return self.note(state=state, failures=[*self.status()["failures"], shorten(line)])
 
     def clear(self) -> None:
         """Remove the results of an attempt without a checkpoint."""
@@ -140,7 +140,7 @@ class StudyFolder:
         return Study.from_plain(plain)
 
 
-def shortened(text: str, most: int = 500) -> str:
+def shorten(text: str, most: int = 500) -> str:
     """Return a text on one line. A long text keeps its beginning and its end, since tracebacks end with the reason."""
     text = " ".join(text.split())
     if len(text) <= most:

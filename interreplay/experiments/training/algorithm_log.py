@@ -9,10 +9,10 @@ from typing import Any
 
 from typing_extensions import Self
 
-from interreplay.environments.registration import own_name
+from interreplay.environments.registration import inner_env_name
 from interreplay.errors import UsageError
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
-from interreplay.runs.resume import plain
+from interreplay.runs.resume import as_plain
 from interreplay.runs.run_folder import RunFolder
 
 
@@ -43,7 +43,7 @@ class AlgorithmLog:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            settings = described(algo, total_env_steps)
+            settings = list_settings(algo, total_env_steps)
             continue_results(folder, settings, algo.env_steps)
             self._log = RunLog(folder, settings, algo.env_steps)
             self._episodes = EpisodeFile(folder, algo)
@@ -93,14 +93,14 @@ def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) 
     RunFolder(folder).rewind(env_steps)
 
 
-def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
+def list_settings(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
     """Return the settings of an algorithm by the names of the command line."""
     config = algo.config
     arguments = dict(config.replay_buffer_config)
     found = {
         "run_id": algo.run_id,
         "trainer": type(algo).__name__,
-        "env": own_name(config.env, config.env_config),
+        "env": inner_env_name(config.env, config.env_config),
         "buffer": arguments.pop("type"),
         "buffer_size": arguments.pop("capacity", None),
         "buffer_args": arguments,
@@ -112,7 +112,7 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
         found[field.name] = getattr(config, attribute)
     found["train_batch_size"] = config.train_batch_size_per_learner
 
-    def name_of(value: Any) -> str:
+    def name_class(value: Any) -> str:
         return getattr(value, "__name__", type(value).__name__)
 
-    return {name: plain(value, name_of) for name, value in found.items() if value is not None}
+    return {name: as_plain(value, name_class) for name, value in found.items() if value is not None}

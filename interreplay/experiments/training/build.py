@@ -9,11 +9,11 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
 
-from interreplay.environments.own_modules import own_class
+from interreplay.environments.own_modules import import_user_class
 from interreplay.errors import UsageError
-from interreplay.experiments.flags.replay_flags import source_of
+from interreplay.experiments.flags.replay_flags import describe_source
 from interreplay.experiments.flags.run_flags import environment_config
-from interreplay.experiments.flags.values import only
+from interreplay.experiments.flags.values import select_settings
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.settings import LoopSettings, ReplaySettings
 
@@ -44,7 +44,7 @@ def new_config(name: str) -> Any:
     """Return the default configuration of an algorithm; `name` is as ``config_name`` of `build`."""
     if ":" not in name:
         return getattr(importlib.import_module("interreplay.rllib"), name)()
-    algorithm = own_class(name, Algorithm, "trainer")
+    algorithm = import_user_class(name, Algorithm, "trainer")
     config = algorithm.config_class()
     config.algo_class = algorithm
     return config
@@ -52,7 +52,7 @@ def new_config(name: str) -> Any:
 
 def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     """Return the settings of the algorithm itself, including defaults, by the names of its configuration."""
-    own = only(vars(settings), ALGORITHMS[settings.trainer].defaults)
+    own = select_settings(vars(settings), ALGORITHMS[settings.trainer].defaults)
     own["train_batch_size_per_learner"] = own.pop("train_batch_size")
     return own
 
@@ -67,11 +67,11 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     if ALGORITHMS[s.trainer].unrolls:
         config.replay(s.buffer, **s.buffer_args)
     else:
-        name, arguments = source_of(s)
+        name, arguments = describe_source(s)
         config.replay(name, **arguments)
         of_loop = ReplaySettings
         config.training(collect=s.updates is None)
-    loop = only(vars(s), [setting.name for setting in fields(of_loop)])
+    loop = select_settings(vars(s), [setting.name for setting in fields(of_loop)])
     config.training(**algorithm_settings(s) | loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
     config.env_runners(
         num_env_runners=s.num_workers,

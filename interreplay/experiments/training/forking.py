@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.errors import CheckpointError, UsageError, in_words
+from interreplay.errors import CheckpointError, UsageError, describe_error
 from interreplay.experience import Mix, ModelBased, Offline
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -58,7 +58,7 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
     try:
         algo.set_state(state_files.load(folder, ALGORITHM))
     except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
-        raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
+        raise CheckpointError(f"the networks of {folder} differ from this run's: {describe_error(error)}") from error
     algo.run_id = run_id
     algo.discard_failed_evaluation()
     scale = algo.learner.reward_scale

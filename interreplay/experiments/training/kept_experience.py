@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.environments.spaces import columns_of_spaces
+from interreplay.environments.spaces import columns_from_spaces
 from interreplay.errors import UsageError
 from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store.header import width
-from interreplay.experience.store.reader import store_in
+from interreplay.experience.store.reader import find_store
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.storage.columns import is_observation
 
@@ -29,7 +29,7 @@ def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
     if settings.keep_experience != "auto":
         return settings.keep_experience
     size = 0
-    for name, (shape, dtype) in columns_of_spaces(*algo.single_spaces).items():
+    for name, (shape, dtype) in columns_from_spaces(*algo.single_spaces).items():
         numbers = torch.empty(0, dtype=dtype).numpy()
         size += width(shape, numbers.dtype) * (1 + is_observation(name))
     return max(1, min(MOST_ROWS, MOST_BYTES // size))
@@ -37,7 +37,7 @@ def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
 
 def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:
     """Add the recorded rows after the restored checkpoint to the replay buffer of a run, and return their number."""
-    place = store_in(folder)
+    place = find_store(folder)
     if place is None:
         raise UsageError(f"--recover: {folder} has no recorded experience; --keep_experience N records it")
     store = ExperienceStore(place)

@@ -58,7 +58,7 @@ _LEFT_OUT = re.compile(
 
 
 @contextlib.contextmanager
-def appending(*paths: Path) -> Iterator[list[bool]]:
+def append_together(*paths: Path) -> Iterator[list[bool]]:
     """Append to files in the block, to all or to none: after an OSError, they have their former size.
 
     Yield whether each file is empty. Missing files are created.
@@ -141,7 +141,7 @@ class RunLog:
         columns = flatten_dict(row, delimiter="/")
         self._add_columns(columns)
         try:
-            with appending(self._table, self._lines) as (is_new, _):
+            with append_together(self._table, self._lines) as (is_new, _):
                 with self._table.open("a", newline="") as file:
                     writer = csv.DictWriter(file, self._header, restval="")
                     if is_new:
@@ -216,7 +216,7 @@ class EpisodeFile:
             return
         rows = [row for row in self._table.rows if row["episode"] > self._last]
         if rows or not self.path.exists():
-            with appending(self.path) as (is_new,), self.path.open("a", newline="") as file:
+            with append_together(self.path) as (is_new,), self.path.open("a", newline="") as file:
                 writer = csv.DictWriter(file, COLUMNS, restval="")
                 if is_new:
                     writer.writeheader()
@@ -274,12 +274,12 @@ def scalars(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for key, value in flatten_dict(dict(result), delimiter="/").items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             continue
-        name = _named(key)
+        name = _name_number(key)
         if name is not None and not math.isnan(value):
             yield name, float(value)
 
 
-def _named(key: str) -> str | None:
+def _name_number(key: str) -> str | None:
     """Return the name of a number in TensorBoard, None if it is omitted."""
     if key in SPEED_NAMES:
         return f"speed/{SPEED_NAMES[key]}"

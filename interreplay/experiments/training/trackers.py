@@ -11,7 +11,7 @@ import ray
 from ray.air.util.node import _force_on_current_node
 from ray.tune.logger import LoggerCallback
 
-from interreplay.errors import UsageError, in_words
+from interreplay.errors import UsageError, describe_error
 
 
 def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> list[LoggerCallback]:
@@ -63,7 +63,7 @@ def _set_up(callback: LoggerCallback, flag: str, hint: str) -> LoggerCallback:
     try:
         callback.setup()
     except Exception as error:  # any error of a service's client
-        raise UsageError(f"{flag} is not available ({in_words(error)[:300]}); {hint}") from error
+        raise UsageError(f"{flag} is not available ({describe_error(error)[:300]}); {hint}") from error
     return callback
 
 

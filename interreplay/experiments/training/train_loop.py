@@ -13,15 +13,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.errors import UsageError, in_words
+from interreplay.errors import UsageError, describe_error
 from interreplay.experience.store import StoreWriter
 from interreplay.experience.store.header import EXPERIENCE
-from interreplay.experiments.flags.values import only, seconds, without
+from interreplay.experiments.flags.values import drop_settings, seconds, select_settings
 from interreplay.experiments.process.machine import versions
 from interreplay.experiments.training.kept_experience import rows_to_keep
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
-from interreplay.runs.checkpoints import return_in
-from interreplay.runs.resume import UNWRITTEN, plain
+from interreplay.runs.checkpoints import find_return
+from interreplay.runs.resume import UNWRITTEN, as_plain
 from interreplay.runs.run_folder import RunFolder
 
 
@@ -200,7 +200,9 @@ class Training:
         self._kept_at = kept_at[bisect.bisect_right(kept_at, self.algo.env_steps) :]
         rows = rows_to_keep(self.settings, self.algo)
         if rows:
-            about = only(vars(self.settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel"))
+            about = select_settings(
+                vars(self.settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel")
+            )
             self._store = self.algo.keep_experience(self.folder.path / EXPERIENCE, rows, about, self._notify)
         try:
             while not self.complete:
@@ -219,7 +221,7 @@ class Training:
         repeated = self.algo.evaluation_failed
         result = self.algo.train()
         is_known = repeated and self.folder.has_result(result)
-        found = return_in(result, self._evaluates)
+        found = find_return(result, self._evaluates)
         if found is not None and not is_known:
             early_stop.add(found.value)
             self.stop_reason = early_stop.reason
@@ -253,7 +255,7 @@ class Training:
 
     def _write(self, log: RunLog, result: dict[str, Any]) -> None:
         """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first."""
-        self._unwritten = without(result, ["config"])
+        self._unwritten = drop_settings(result, ["config"])
         try:
             log.write(result, self.algo.env_steps)
             self._unwritten = None
@@ -272,7 +274,7 @@ class Training:
         try:
             return f"what was learned so far is kept in {self.save(more=1)}"
         except Exception as error:  # runners may be lost too
-            return f"no further checkpoint could be saved ({in_words(error)}); {self.last_checkpoint()}"
+            return f"no further checkpoint could be saved ({describe_error(error)}); {self.last_checkpoint()}"
 
     def last_checkpoint(self) -> str:
         """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
@@ -305,7 +307,7 @@ class Training:
             self._store.commit(durable=True)  # the store must contain the steps of the checkpoint
         settings = dict(vars(self.settings))
         if self._unwritten is not None:
-            settings[UNWRITTEN] = plain(self._unwritten)
+            settings[UNWRITTEN] = as_plain(self._unwritten)
         path = save(self.algo.env_steps, self.algo.save_to_path, settings, *arguments)
         self._saved()
         self._saves += 1

@@ -20,15 +20,15 @@ from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.sample import Domain
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.replay_flags import parameters_of
+from interreplay.experiments.flags.replay_flags import list_method_arguments
 from interreplay.experiments.flags.run_flags import FLAGS
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.studies.grid import with_values
 from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.results.reader import curve
-from interreplay.runs.resume import plain
+from interreplay.runs.resume import as_plain
 
 DISTRIBUTIONS = (
     *("uniform", "quniform", "loguniform", "qloguniform", "randn", "qrandn", "choice"),
@@ -51,7 +51,7 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
                 raise SyntaxError
             if call.func.id not in DISTRIBUTIONS:
                 raise SyntaxError
-            arguments = [plain(ast.literal_eval(argument)) for argument in call.args]  # lists, as in study.yaml
+            arguments = [as_plain(ast.literal_eval(argument)) for argument in call.args]  # lists, as in study.yaml
             found[name] = getattr(tune, call.func.id)(*arguments)
             found[name].sample(random_state=np.random.RandomState(0))
         except SyntaxError:
@@ -61,7 +61,9 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
     return found
 
 
-def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: str | None = None) -> list[PlannedRun]:
+def repeat_with_values(
+    runs: Sequence[PlannedRun], search: Any, samples: int, searcher: str | None = None
+) -> list[PlannedRun]:
     """Repeat each run that accepts a searched setting `samples` times, with new values each time.
 
     The n-th values of a replay method are equal for all environments and seeds. `search` holds distributions as texts,
@@ -83,9 +85,9 @@ def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: st
     planned: list[tuple[int, PlannedRun]] = []
     for run in runs:
         accepted = set(FLAGS)
-        settings = settings_for(run.given())
+        settings = resolve_settings(run.given())
         if not ALGORITHMS[settings.trainer].unrolls:
-            accepted.update(parameters_of(settings.buffer))
+            accepted.update(list_method_arguments(settings.buffer))
         known |= accepted
         taken = accepted & found.keys()
         if not taken:
@@ -96,7 +98,7 @@ def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: st
             for name in sorted(taken):
                 key = f"{run.trainer} {run.label} {name} {number}"
                 generator = np.random.RandomState(zlib.crc32(key.encode()))
-                values[name] = plain(found[name].sample(random_state=generator))
+                values[name] = as_plain(found[name].sample(random_state=generator))
             planned.append((number, with_values(replace(run, label=f"{run.label}_{number:03d}"), values)))
     unused = sorted(found.keys() - known)
     if unused:
@@ -174,12 +176,12 @@ class SequentialSearch(OptunaSearch):
 
 
 def sequential(
-    study: Study, folder: StudyFolder, settings_of: Callable[[PlannedRun], dict[str, Any]]
+    study: Study, folder: StudyFolder, make_run_settings: Callable[[PlannedRun], dict[str, Any]]
 ) -> SequentialSearch:
     """Return the search that draws the remaining runs of a study, given the previous results."""
 
     def job(run: PlannedRun, values: Values) -> Job:
-        settings = settings_of(with_values(run, values))
+        settings = make_run_settings(with_values(run, values))
         folder.trial(run).note_drawn(dict(values))
         return folder.path.absolute() / run.name, settings
 

@@ -20,7 +20,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.schedulers import TrialScheduler
 
 from interreplay.errors import RunFailure, UsageError
-from interreplay.experiments.process.machine import check_room, counted, own_cpus
+from interreplay.experiments.process.machine import check_room, count_cpus, format_count
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent, cpus_per_run
 from interreplay.experiments.studies.study_folder import FINISHED, STOPPED, StudyFolder, TrialFolder
@@ -210,13 +210,13 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
 
     Report the available resources in one line.
     """
-    ray_session.quiet()
+    ray_session.hide_messages()
     per_run = cpus_per_run(execution, [settings for _, settings in jobs])
     if address == "local":
         os.environ.update(ray_session.thread_limits(execution.cpus_per_trial))
-        ray_session.start_local(execution.max_concurrent * per_run or own_cpus())
+        ray_session.start_local(execution.max_concurrent * per_run or count_cpus())
     else:
-        variables = ray_session.quieting() | ray_session.thread_limits(execution.cpus_per_trial)
+        variables = ray_session.make_quiet_variables() | ray_session.thread_limits(execution.cpus_per_trial)
         try:
             # Ray itself would retry for minutes if nothing listens at the address.
             host, colon, port = address.rpartition(":")
@@ -234,7 +234,7 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
     if execution.gpus_per_trial:
         room = min(room, int(gpus / execution.gpus_per_trial))
     at_once = min(execution.max_concurrent or room, room, len(jobs))
-    nodes = counted(len(ray.nodes()), "node")
-    available = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {nodes} at {address}"
-    notify(f"{available}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
+    nodes = format_count(len(ray.nodes()), "node")
+    available = f"{format_count(cpus, 'CPU')} and {format_count(gpus, 'GPU')} of {nodes} at {address}"
+    notify(f"{available}: {format_count(at_once, 'run')} at a time, {format_count(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)

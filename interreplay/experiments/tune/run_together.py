@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from interreplay.experiments.flags.values import without
+from interreplay.experiments.flags.values import drop_settings
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent
 from interreplay.experiments.studies.study_folder import FAILED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests, Training
-from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
+from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, describe_error
 from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
 from interreplay.runs.state_files.disk import FolderInUse
@@ -30,7 +30,7 @@ from interreplay.runs.state_files.disk import FolderInUse
 Event = tuple[str, str, dict[str, Any]]
 
 
-class Meeting:
+class UpdateBarrier:
     """Barrier at which all runs wait before they train, and which groups them by the form of their updates.
 
     Attributes:
@@ -72,7 +72,7 @@ class Meeting:
             return
         left = list(self._learners)
         while left:
-            members, left, reason = alike(left)
+            members, left, reason = find_alike(left)
             self._requests |= dict.fromkeys(members, Requests())
             if len(members) > 1:
                 group = UpdateGroup(members)
@@ -86,7 +86,7 @@ class Meeting:
         self._changed.notify_all()
 
 
-def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
+def find_alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
     """Return the learners whose updates can be combined with the first one's, the others, and why the last cannot."""
     members = [learners[0]]
     others = []
@@ -107,7 +107,7 @@ class RunInThread(StudyRun):
     It is marked as `failed` if another attempt may succeed.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):
+    def __init__(self, folder: Path, settings: dict[str, Any], meeting: UpdateBarrier):
         super().__init__(folder, settings, hang_timeout=0.0)  # a timer of the process cannot watch each thread
         self.failed = False
         self._meeting = meeting
@@ -144,7 +144,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
             if not left or interrupts.received:
                 break
             received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
-            meeting = Meeting(len(left), received.put)
+            meeting = UpdateBarrier(len(left), received.put)
             runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
             last = attempt == execution.max_failures
             threads = [threading.Thread(target=execute, args=(run, received, last), daemon=True) for run in runs]
@@ -180,7 +180,7 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
         end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
     except BaseException as error:
         run.failed = True
-        events.put(("fail" if last else "retry", name, {"reason": described(error)}))
+        events.put(("fail" if last else "retry", name, {"reason": describe_error(error)}))
         return
     events.put(("end", name, figures | {"done": True} | end))
 
@@ -222,7 +222,7 @@ class Worker:
         """Exclude a run that has ended from further starts of the process."""
         self._jobs = [(folder, settings) for folder, settings in self._jobs if folder.name != name]
 
-    def unfinished(self) -> list[str]:
+    def list_unfinished(self) -> list[str]:
         """Return the names of the runs that have not ended."""
         return [folder.name for folder, _ in self._jobs if not TrialFolder(folder).is_over]
 
@@ -280,7 +280,7 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     """Distribute jobs evenly over processes; jobs that differ only in method and seed stay together."""
     alike: dict[str, list[Job]] = {}
     for folder, settings in jobs:
-        learned = without(settings, ("buffer", "buffer_args", "seed"))
+        learned = drop_settings(settings, ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append((folder, settings))
     ordered = list(itertools.chain(*alike.values()))
     found = []
@@ -310,7 +310,7 @@ def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) ->
 
 def repair(worker: Worker, reason: str, max_failures: int, on_event: OnEvent) -> None:
     """Restart a process that ended with unfinished runs, or report that they failed."""
-    names = worker.unfinished()
+    names = worker.list_unfinished()
     again = worker.starts <= max_failures
     for name in names:
         on_event("retry" if again else "fail", name, {"reason": reason})

@@ -18,10 +18,10 @@ from interreplay.errors import (
     TrainingDiverged,
     UsageError,
 )
-from interreplay.experiments.flags.run_flags import CHANGEABLE, with_scope
+from interreplay.experiments.flags.run_flags import CHANGEABLE, list_flags
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import RED, colored, write_line
-from interreplay.experiments.process.progress import Reporter, reporter_of
+from interreplay.experiments.process.progress import Reporter, make_reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import (
@@ -40,8 +40,8 @@ from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.runs.results.reader import mean_return
-from interreplay.runs.resume import first_settings, plain, restore, unwritten
-from interreplay.runs.state_files.disk import FolderInUse, held
+from interreplay.runs.resume import as_plain, first_settings, read_unwritten, restore
+from interreplay.runs.state_files.disk import FolderInUse, hold
 
 NOT_STARTED = "not started"
 """State in the event of a run that another process trains. Its folder is not changed."""
@@ -78,7 +78,7 @@ class StudyRun:
 
     def __enter__(self) -> StudyRun:
         with contextlib.ExitStack() as exits:
-            exits.enter_context(held(self.folder.path, f"the run {self.folder.path.name}"))
+            exits.enter_context(hold(self.folder.path, f"the run {self.folder.path.name}"))
             status = self.folder.status()
             if status["state"] in OVER:
                 self.over = status["state"]
@@ -138,7 +138,7 @@ class StudyRun:
                 saved = first_settings(checkpoints)  # the wrapper of --relabel has the hash of the function's source
                 self.settings.wrapper = saved.get("wrapper", self.settings.wrapper)
                 check_unchanged(saved, vars(self.settings))
-        algo = self._built()
+        algo = self._build()
         if checkpoints:
             try:
                 checkpoint = restore(algo, checkpoints, notes.append)
@@ -146,7 +146,7 @@ class StudyRun:
                 notes.append(f"{error}; the run starts from scratch")
                 self.folder.set_aside_after(-1)  # otherwise they would count as newer than those of the new attempt
                 algo.stop()  # it may have parts of a checkpoint
-                algo = self._built()
+                algo = self._build()
         if checkpoint is None:
             self.folder.clear()
             if self.settings.fork_from:
@@ -162,13 +162,13 @@ class StudyRun:
             progress=self._on_progress,
             notify=self._note_line,
             saved=self._saved,
-            unwritten=unwritten(checkpoint),
+            unwritten=read_unwritten(checkpoint),
         )
         if self._requested:
             self.ask(self._requested)
         return self.training
 
-    def _built(self) -> Any:
+    def _build(self) -> Any:
         """Return a new algorithm, and end its processes at the end of the run."""
         algo = build(ALGORITHMS[self.settings.trainer].config, self.settings)
         self._exits.callback(algo.stop)
@@ -179,7 +179,7 @@ class StudyRun:
         with contextlib.suppress(OSError):  # full disk
             self.folder.note(notes=[*self.folder.status().get("notes", []), line])
 
-    def ended_from_outside(self) -> None:
+    def record_outside_end(self) -> None:
         """Record that Tune ended the run: by a scheduler, or because the whole study stops."""
         self.over = INTERRUPTED if self._requested == "stop" else STOPPED
         if self.training is not None and self.training.complete:  # a scheduler judged its last result
@@ -211,7 +211,7 @@ class StudyRun:
     def _failed(self, error: BaseException) -> None:
         full_disk = isinstance(error.__cause__, OSError)  # the next attempt may find free space
         permanent = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not full_disk
-        line = described(error)
+        line = describe_error(error)
         if isinstance(error, TrainingDiverged) and self.training is not None:
             line += f"; {self.training.last_checkpoint()}"
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
@@ -232,20 +232,20 @@ class StudyRun:
 
 def check_unchanged(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Reject settings of learning that differ from a checkpoint's, for example because a preset has changed."""
-    names = with_scope("learning", "method") | {"buffer_args", "prioritized", "credit_both"}
+    names = list_flags("learning", "method") | {"buffer_args", "prioritized", "credit_both"}
     for name in sorted((names - CHANGEABLE) & saved.keys() & settings.keys()):
-        if saved[name] != plain(settings[name]):
+        if saved[name] != as_plain(settings[name]):
             raise UsageError(
                 f"the run was begun with {name} {saved[name]}, not {settings[name]}; expected the same preset, or a "
                 "new study"
             )
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error's class and message. If the message is empty, as in some errors of RLlib, describe the cause."""
     cause = error.__cause__ or error.__context__
     if not str(error).strip() and cause is not None:
-        return described(cause)
+        return describe_error(cause)
     return f"{type(error).__name__}: {error}"
 
 
@@ -268,7 +268,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
             outcome = "failed, trying again from its last checkpoint"
             if attempt == how.max_failures:
                 outcome = "failed for good"
-            write_line(colored(f"{outcome}: {described(error)}", RED, stream), stream)
+            write_line(colored(f"{outcome}: {describe_error(error)}", RED, stream), stream)
     with contextlib.suppress(OSError):  # full disk
         folder.note(state=FAILED)
     return 1
@@ -279,7 +279,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
 
     def progress(steps: int) -> None:
         if not reporters:  # the run is ready
-            reporters.append(reporter_of(run.settings, steps, stream, folder.best_evaluation()))
+            reporters.append(make_reporter(run.settings, steps, stream, folder.best_evaluation()))
         reporters[0].progress(steps)
 
     run = StudyRun(folder.path, settings, hang_timeout, progress)

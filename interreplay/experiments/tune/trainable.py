@@ -77,7 +77,7 @@ class Trial(tune.Trainable):
     def setup(self, config: dict[str, Any], signals: Any = None) -> None:
         """Prepare the run: ``config["job"]`` holds ``folder``, ``settings`` and ``hang_timeout``."""
         job = config["job"]
-        ray_session.quiet()
+        ray_session.hide_messages()
         torch.set_num_threads(job["settings"]["threads"])
         self._run = StudyRun(Path(job["folder"]), job["settings"], job["hang_timeout"])
         listen(signals, self._run.ask)
@@ -126,5 +126,5 @@ class Trial(tune.Trainable):
         """Close the run, also if a scheduler stops the trial early."""
         if self._entered:
             self._results.close()
-            self._run.ended_from_outside()
+            self._run.record_outside_end()
             self._leave()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.actor_critic.compilation import compiled, is_constant
-from interreplay.learning.losses import loss_of
+from interreplay.learning.losses import build_loss
 from interreplay.learning.networks.batched_layers import Networks, at_once
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW, polyak
 from interreplay.learning.settings import ActorCriticSettings
@@ -30,15 +30,15 @@ from interreplay.learning.update import (
     UpdateResult,
     actor_row_weights,
     clip_gradients,
+    count_views,
     critic_weights,
     flat_rows,
+    make_batch,
     mean_over_views,
     normal,
     repeat_for_views,
-    rows_of,
     trainable,
     views,
-    views_of,
 )
 from interreplay.transitions import Transitions
 
@@ -95,7 +95,7 @@ class ActorCriticUpdate(Update, ABC):
     ):
         self.settings: Any = replace(settings or self.standard, **changes)
         self.networks = networks
-        self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha, self.settings.critic_loss)
+        self.loss = build_loss(self.settings.huber_delta, self.settings.pal_alpha, self.settings.critic_loss)
         self.grad_clips = {
             "actor": self.settings.actor_grad_clip or self.settings.grad_clip,
             "critic": self.settings.critic_grad_clip or self.settings.grad_clip,
@@ -171,7 +171,7 @@ class ActorCriticUpdate(Update, ABC):
         if self.targets_are_due:
             self.move_targets()
 
-        metrics = measured(loss, errors, target, policy_metrics=self.policy_metrics, alpha=alpha)
+        metrics = measure(loss, errors, target, policy_metrics=self.policy_metrics, alpha=alpha)
         return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     def temperature(self) -> list[Tensor]:
@@ -189,7 +189,7 @@ class ActorCriticUpdate(Update, ABC):
             parameter.grad = None  # the next gradients use its memory
         if self.settings.torch_compile and batch.critic_loss is None and batch.targets is None:
             noise = self.target_noise(batch.transitions, rng)
-            rows = rows_of(batch)  # programs cannot read the columns that a batch of several sources joins on demand
+            rows = make_batch(batch)  # programs cannot read the columns that a batch of several sources joins on demand
             loss, errors, target, gradients = self.compiled_critic_gradients(rows, obs, next_obs, m, noise)
         else:
             loss, errors, target, gradients = self.critic_gradients(batch, obs, next_obs, m, rng)
@@ -218,7 +218,7 @@ class ActorCriticUpdate(Update, ABC):
 
     def target_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n·m, actions)`` of `target_values`; None if it draws nothing."""
-        return next_noise(rows, views_of(rows), rng) if self.networks.actor.gaussian else None
+        return next_noise(rows, count_views(rows), rng) if self.networks.actor.gaussian else None
 
     def learn_policy(self, batch: Batch, obs: Tensor, m: int, rng: torch.Generator) -> None:
         """Take one step of the policy, and of the temperature if there is one; set `policy_metrics`.
@@ -307,9 +307,9 @@ class ActorCriticUpdate(Update, ABC):
             drawn = torch.randperm(targets.count, generator=rng, device=rng.device)[:size]
             networks = drawn.tolist() if drawn.device.type == "cpu" else drawn
         dropped = targets.draw_dropped(inputs[0], rng, count)
-        return self.combined(targets.outputs(inputs, dropped, networks))
+        return self.combine(targets.outputs(inputs, dropped, networks))
 
-    def combined(self, outputs: Tensor) -> Tensor:
+    def combine(self, outputs: Tensor) -> Tensor:
         """Return the minimum ``(...)`` of critics' outputs ``(m, ...)``, or their mean with `critic_target` "mean"."""
         if self.settings.critic_target == "mean":
             return outputs.mean(dim=0)
@@ -424,7 +424,7 @@ class ActorCriticUpdate(Update, ABC):
             metric.fill_(float(value))
 
 
-def measured(
+def measure(
     loss: Tensor, errors: Tensor, target: Tensor, policy_metrics: Sequence[Tensor], alpha: Sequence[Tensor]
 ) -> Tensor:
     """Return the metrics ``(k, ...)`` of an update, or of the updates of several runs, in the order of `metrics`.

@@ -42,7 +42,7 @@ def compiled(function: Callable[..., Any], device: torch.device, constant: bool 
     config.recompile_limit = config.accumulated_recompile_limit = MOST_PROGRAMS
     options: dict[str, Any] = {}
     if constant:
-        options["guard_filter_fn"] = of_arguments
+        options["guard_filter_fn"] = select_argument_conditions
     if device.type == "cpu":  # on a GPU, CUDA graphs leave out the Python between kernels
         options["cpp_wrapper"] = True
     compile_function: Any = torch.compile  # its annotations lack `isolate_recompiles`
@@ -63,7 +63,7 @@ def check_compiler() -> None:
         raise UsageError("torch_compile needs Python's headers, on Debian the package python3-dev")
 
 
-def of_arguments(conditions: Sequence[Any]) -> list[bool]:
+def select_argument_conditions(conditions: Sequence[Any]) -> list[bool]:
     """Return which conditions of a program each call checks: all but those on attributes, classes and global names.
 
     There are some two hundred of these, which take a tenth of the time of a small update. Each compiled method has its

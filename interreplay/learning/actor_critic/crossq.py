@@ -95,7 +95,7 @@ class CrossQUpdate(ActorCriticUpdate):
         inputs = torch.cat(self.critic_inputs(rows, obs, m), dim=1)
         joint = torch.cat([inputs, torch.cat([next_obs, next_actions], dim=1)])
         values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
-        target = soft_target(self, rows, self.combined(next_values.detach()), log_probs=next_log_probs, m=m)
+        target = soft_target(self, rows, self.combine(next_values.detach()), log_probs=next_log_probs, m=m)
         errors = mean_over_views(values, m) - target
         return self.critic_loss(errors, batch), errors, target
 
@@ -109,5 +109,5 @@ class CrossQUpdate(ActorCriticUpdate):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         """Return q_t ``(n,)`` under the running statistics, for the scores of rows that are not learned from."""
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
-        values = self.combined(self.networks.critics.outputs([next_obs, actions])).squeeze(-1)
+        values = self.combine(self.networks.critics.outputs([next_obs, actions])).squeeze(-1)
         return soft_target(self, rows, values, log_probs=log_probs, m=m)

@@ -11,12 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, measured
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, measure
 from interreplay.learning.actor_critic.compilation import compiled, is_constant
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.networks.optimizers import FastAdam
-from interreplay.learning.update import Batch, Update, UpdateResult, actor_row_weights, columns_of, views, with_columns
+from interreplay.learning.update import (
+    Batch,
+    Update,
+    UpdateResult,
+    actor_row_weights,
+    list_columns,
+    replace_columns,
+    views,
+)
 
 NOT_TOGETHER = (
     *("grad_clip", "actor_grad_clip", "critic_grad_clip", "critic_dropout"),
@@ -63,11 +71,11 @@ class ManyUpdates(Update):
         self.metrics = first.metrics
         self._one = OneRun(first)
         self._stack_networks()
-        self.optimizers: dict[str, Any] = {name: self._stacked_optimizer(name) for name in first.optimizers}
-        self._critics = self._stacks_of(first.critics)
-        self._policy = self._stacks_of(first.policy)
-        self._targets = self._stacks_of(first.targets)
-        self._target_sources = self._stacks_of(first.sources)
+        self.optimizers: dict[str, Any] = {name: self._stack_optimizer(name) for name in first.optimizers}
+        self._critics = self._find_stacks(first.critics)
+        self._policy = self._find_stacks(first.policy)
+        self._targets = self._find_stacks(first.targets)
+        self._target_sources = self._find_stacks(first.sources)
         self._policy_metrics = list(map(torch.stack, zip(*(update.policy_metrics for update in updates), strict=True)))
         for run, update in enumerate(updates):
             update.policy_metrics = [values[run] for values in self._policy_metrics]
@@ -82,23 +90,23 @@ class ManyUpdates(Update):
     def _stack_networks(self) -> None:
         """Stack parameters and buffers, and replace those of the runs by views of the stacks."""
         self._stacks: dict[str, Tensor] = {}
-        runs = [tensors_of(update.networks) for update in self.updates]
+        runs = [get_tensors(update.networks) for update in self.updates]
         for name, tensor in runs[0].items():
             stack = torch.stack([tensors[name].detach() for tensors in runs])
             for run, tensors in enumerate(runs):
                 tensors[name].data = stack[run]
             self._stacks[name] = stack.requires_grad_(tensor.requires_grad)
 
-    def _stacks_of(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def _find_stacks(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return the stacks of parameters of the first run."""
-        names = {id(tensor): name for name, tensor in tensors_of(self.updates[0].networks).items()}
+        names = {id(tensor): name for name, tensor in get_tensors(self.updates[0].networks).items()}
         return [self._stacks[names[id(tensor)]] for tensor in tensors]
 
-    def _stacked_optimizer(self, name: str) -> FastAdam:
+    def _stack_optimizer(self, name: str) -> FastAdam:
         """Return the optimizer of the stacks; the states of the runs' optimizers become views of its state."""
         optimizers: list[FastAdam] = [update.optimizers[name] for update in self.updates]
         group = optimizers[0].param_groups[0]
-        stacks: list[Any] = self._stacks_of(group["params"])
+        stacks: list[Any] = self._find_stacks(group["params"])
         made = type(optimizers[0])(stacks, group["lr"], weight_decay=group["weight_decay"], eps=group["eps"])
         made.param_groups[0]["betas"] = group["betas"]
         for optimizer in optimizers:
@@ -137,7 +145,7 @@ class ManyUpdates(Update):
             first.polyak(self._targets, self._target_sources, first.settings.tau)
 
         return UpdateResult(
-            errors.mean(dim=-2), measured(loss, errors, target, policy_metrics=self._policy_metrics, alpha=alpha)
+            errors.mean(dim=-2), measure(loss, errors, target, policy_metrics=self._policy_metrics, alpha=alpha)
         )
 
     def _draw(self, name: str, batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
@@ -152,32 +160,32 @@ class ManyUpdates(Update):
 
     def critic_gradients(self, batch: Batch, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
         """Return losses ``(R,)``, TD errors ``(R, critics, n)``, targets ``(R, n)`` and gradients of the stacks."""
-        losses, errors, targets = self._of_runs("critic_losses", batch, noise)
+        losses, errors, targets = self._call_runs("critic_losses", batch, noise)
         gradients = torch.autograd.grad(losses.sum(), self._critics, materialize_grads=True)
         return losses.detach(), errors.detach(), targets, gradients
 
     def policy_gradients(self, batch: Batch, noise: Tensor | None) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return metrics ``(R,)`` and gradients of the stacks."""
-        losses, others = self._of_runs("policy_losses", batch, noise)
+        losses, others = self._call_runs("policy_losses", batch, noise)
         gradients = torch.autograd.grad(torch.stack(losses).sum(), self._policy, materialize_grads=True)
         return [loss.detach() for loss in losses] + others, gradients
 
-    def _of_runs(self, name: str, batch: Batch | Observations, noise: Tensor | None) -> Any:
+    def _call_runs(self, name: str, batch: Batch | Observations, noise: Tensor | None) -> Any:
         """Return the stacked results of a method of `OneRun` for each run."""
 
-        def of_one(tensors: dict[str, Tensor], columns: list[Tensor], noise: Tensor | None) -> Any:
+        def call_one(tensors: dict[str, Tensor], columns: list[Tensor], noise: Tensor | None) -> Any:
             named = {f"networks.{key}": tensor for key, tensor in tensors.items()}
-            return functional_call(self._one, named, (name, with_columns(batch, columns), noise))
+            return functional_call(self._one, named, (name, replace_columns(batch, columns), noise))
 
         axes = (0, 0, None if noise is None else 0)
-        return vmap(of_one, in_dims=axes)(self._stacks, columns_of(batch), noise)
+        return vmap(call_one, in_dims=axes)(self._stacks, list_columns(batch), noise)
 
     def act(self, obs: Tensor, rng: Sequence[torch.Generator]) -> Tensor:
         """Return actions ``(R, n, actions)`` of the Gaussian policies for observations ``(R, n, d)``."""
         shape = (obs.shape[1], self.updates[0].networks.actor.size)
         noise = torch.stack([torch.randn(shape, generator=own, device=obs.device, dtype=obs.dtype) for own in rng])
         with torch.no_grad():
-            return self._of_runs("actions", Observations(obs), noise)
+            return self._call_runs("actions", Observations(obs), noise)
 
     def phase(self) -> Hashable:
         return self.updates[0].phase()
@@ -255,17 +263,17 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
             other = getattr(update.settings, field.name)
             if field.name not in UNREAD and one != other:
                 raise ValueError(f"{field.name} of the runs is {one} and {other}; expected equal settings of updates")
-        if shapes_of(update.networks) != shapes_of(first.networks):
+        if get_shapes(update.networks) != get_shapes(first.networks):
             raise ValueError(
                 "networks of the runs have different shapes; expected equal observations, actions and widths"
             )
 
 
-def shapes_of(networks: nn.Module) -> dict[str, torch.Size]:
+def get_shapes(networks: nn.Module) -> dict[str, torch.Size]:
     """Return the shapes of parameters and buffers by name."""
-    return {name: tensor.shape for name, tensor in tensors_of(networks).items()}
+    return {name: tensor.shape for name, tensor in get_tensors(networks).items()}
 
 
-def tensors_of(networks: nn.Module) -> dict[str, Tensor]:
+def get_tensors(networks: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name."""
     return dict(networks.named_parameters()) | dict(networks.named_buffers())

@@ -12,7 +12,7 @@ from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, Po
 from interreplay.learning.actor_critic.networks import ActorCriticNetworks
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, FeedforwardPolicy
 from interreplay.learning.settings import TD3Settings
-from interreplay.learning.update import flat_rows, mean_over_views, normal, views_of, weighted_mean
+from interreplay.learning.update import count_views, flat_rows, mean_over_views, normal, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -91,7 +91,7 @@ class TD3Update(ActorCriticUpdate):
         self.sources += networks.actor.parameters()
 
     def target_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
-        return None if self.settings.target_policy_noise is None else next_noise(rows, views_of(rows), rng)
+        return None if self.settings.target_policy_noise is None else next_noise(rows, count_views(rows), rng)
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions = self.networks.actor(obs)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from interreplay.environments.own_modules import check_arguments, own_class
+from interreplay.environments.own_modules import check_arguments, import_user_class
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.networks.encoders import check_repeatable
@@ -46,7 +46,7 @@ class Layer(NamedTuple):
     arguments: dict[str, Any]
 
 
-def named_layers(layers: Layers) -> list[Layer]:
+def name_layers(layers: Layers) -> list[Layer]:
     """Return the layers of a list, of a mapping, or a single one; raise a ValueError for another form."""
     if isinstance(layers, str) or (isinstance(layers, Mapping) and "layer" in layers):
         layers = [layers]
@@ -66,14 +66,14 @@ def named_layers(layers: Layers) -> list[Layer]:
 
 
 def as_list(layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    """Return layers in the form that `named_layers` reads."""
+    """Return layers in the form that `name_layers` reads."""
     return [{"layer": layer.kind, **layer.arguments} for layer in layers]
 
 
 def layer_class(name: str) -> type[nn.Module]:
     """Return the class of a layer."""
     if ":" in name:
-        return own_class(name, nn.Module, "layer")
+        return import_user_class(name, nn.Module, "layer")
     if name == "NoisyLinear":
         return NoisyLinear
     found = getattr(nn, name, None)
@@ -131,7 +131,7 @@ class LayerList(nn.Module):
 
     def __init__(self, layers: Layers, example: Tensor, outputs: int | None, place: str):
         super().__init__()
-        described = named_layers(layers)
+        described = name_layers(layers)
         classes = []
         sized = None
         for number, layer in enumerate(described):
@@ -262,6 +262,6 @@ class LayerStack(nn.Module):
                 found += network.last_linear.parameters()
         return found
 
-    def copied(self) -> LayerStack:
+    def copy(self) -> LayerStack:
         """Return a copy without gradients."""
         return copy.deepcopy(self).requires_grad_(False)

@@ -14,7 +14,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.listed.layers import Layer, LayerList, Layers, LayerStack, as_list, named_layers
+from interreplay.learning.listed.layers import Layer, LayerList, Layers, LayerStack, as_list, name_layers
 from interreplay.learning.networks.convolutions import BODIES, channels_first, has_pixels
 from interreplay.learning.networks.encoders import is_image
 from interreplay.learning.policy_gradient.policy_value import PolicyValueLayers
@@ -32,7 +32,7 @@ STREAMS = {
 """Streams by family; `features` are shared."""
 
 
-def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> dict[str, Any]:
+def replace_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> dict[str, Any]:
     """Return settings with a ``network`` that equals a built-in network replaced by the settings of this network.
 
     Args:
@@ -48,13 +48,13 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
     network = dict(model.get("network") or {})
     if not network:
         return found
-    features = named_layers(network.get("features", []))
+    features = name_layers(network.get("features", []))
     images = is_image(space) or (has_pixels(space) and any(layer.kind.startswith("Conv") for layer in features))
     check_streams(network, family, images)
     network.pop("features", None)
     recurrent = family == "unrolls" and bool(features) and features[-1].kind == "LSTM"
     if recurrent:
-        found["lstm_cells"] = cells_of(features.pop(), found.get("lstm_cells"))
+        found["lstm_cells"] = count_cells(features.pop(), found.get("lstm_cells"))
         if features and not images:
             raise ValueError(
                 f"network.features lists {features[-1].kind} before the LSTM; without images, expected only the LSTM, "
@@ -78,13 +78,13 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
         network["features"] = as_list(features)
     if not network:
         return found | {"network": None}
-    built_in = settings_of(network, family, separate="critic_hiddens" in model)
+    built_in = find_built_in_settings(network, family, separate="critic_hiddens" in model)
     if built_in is None:
         return found | {"network": network}
     return found | built_in | {"network": None}
 
 
-def cells_of(memory: Layer, given: int | None) -> int:
+def count_cells(memory: Layer, given: int | None) -> int:
     """Return the number of cells of a listed LSTM; raise a ValueError if the setting `given` contradicts it."""
     for name in memory.arguments:
         if name != "hidden_size":
@@ -170,7 +170,7 @@ def split_body(features: Sequence[Layer]) -> tuple[str | None, list[Layer]]:
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainLayers:
     """Fully connected layers as in the built-in networks.
 
     Attributes:
@@ -188,14 +188,14 @@ class Plain:
     ended: bool = True
 
 
-def plain_layers(layers: Layers) -> Plain | None:
+def make_plain_layers(layers: Layers) -> PlainLayers | None:
     """Return listed layers as plain ones; None if they are not plain."""
     widths = []
     noise = set()
     norms = set()
     activations = set()
     ended = False
-    remaining = named_layers(layers)
+    remaining = name_layers(layers)
     while remaining:
         layer = remaining.pop(0)
         if layer.kind not in SIZES:
@@ -216,7 +216,7 @@ def plain_layers(layers: Layers) -> Plain | None:
             return None
     if len(noise) != 1 or len(norms) > 1 or len(activations) > 1 or "" in activations:
         return None
-    return Plain(
+    return PlainLayers(
         tuple(widths),
         activation="".join(activations),
         layer_norm=True in norms,
@@ -225,15 +225,15 @@ def plain_layers(layers: Layers) -> Plain | None:
     )
 
 
-def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
+def make_plain_streams(network: Mapping[str, Layers]) -> dict[str, PlainLayers] | None:
     """Return streams of plain layers; None if no built-in network has such streams."""
     found = {}
     for name, layers in network.items():
-        plain = plain_layers(layers)
+        plain = make_plain_layers(layers)
         if plain is None or plain.ended == (name == "features"):
             return None
         found[name] = plain
-    features = found.get("features", Plain(()))
+    features = found.get("features", PlainLayers(()))
     if features.layer_norm or features.sigma0 is not None:
         return None
     activations = {stream.activation for stream in found.values()} - {""}
@@ -242,15 +242,15 @@ def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
     return found
 
 
-def settings_of(network: Mapping[str, Layers], family: str, separate: bool) -> dict[str, Any] | None:
+def find_built_in_settings(network: Mapping[str, Layers], family: str, separate: bool) -> dict[str, Any] | None:
     """Return the settings of an equal built-in network; None if there is none.
 
     `separate` is whether critics have their own setting of widths, as in CrossQ.
     """
-    streams = plain_streams(network)
+    streams = make_plain_streams(network)
     if streams is None:
         return None
-    features = streams.pop("features", Plain((), ended=False))
+    features = streams.pop("features", PlainLayers((), ended=False))
     if family == "values":
         return _values(features, streams)
     if family == "unrolls":
@@ -258,8 +258,8 @@ def settings_of(network: Mapping[str, Layers], family: str, separate: bool) -> d
     return _actor_and_critics(features, streams, separate)
 
 
-def _values(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in value network, as `settings_of` does."""
+def _values(features: PlainLayers, streams: Mapping[str, PlainLayers]) -> dict[str, Any] | None:
+    """Return the settings of an equal built-in value network, as `find_built_in_settings` does."""
     first, *others = streams.values()
     if first.layer_norm or any(other != first for other in others):
         return None
@@ -272,8 +272,8 @@ def _values(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | N
     return found
 
 
-def _unrolls(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in policy with its value, as `settings_of` does."""
+def _unrolls(features: PlainLayers, streams: Mapping[str, PlainLayers]) -> dict[str, Any] | None:
+    """Return the settings of an equal built-in policy with its value, as `find_built_in_settings` does."""
     actor = streams["actor"]
     if actor != streams["critic"] or actor.layer_norm or actor.sigma0 is not None:
         return None
@@ -282,8 +282,10 @@ def _unrolls(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | 
     return _widths(features, actor) | {"shared_layers": bool(features.widths)}
 
 
-def _actor_and_critics(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in actor and critics, as `settings_of` does."""
+def _actor_and_critics(
+    features: PlainLayers, streams: Mapping[str, PlainLayers], separate: bool
+) -> dict[str, Any] | None:
+    """Return the settings of an equal built-in actor and critics, as `find_built_in_settings` does."""
     if streams.keys() != {"actor", "critic"} or features.widths:
         return None
     actor = streams["actor"]
@@ -299,7 +301,7 @@ def _actor_and_critics(features: Plain, streams: Mapping[str, Plain], separate: 
     return _widths(features, actor) | {"critic_layer_norm": critic.layer_norm}
 
 
-def _widths(features: Plain, stream: Plain) -> dict[str, Any]:
+def _widths(features: PlainLayers, stream: PlainLayers) -> dict[str, Any]:
     return {
         "hiddens": [*features.widths, *stream.widths],
         "activation": features.activation or stream.activation,
@@ -405,10 +407,10 @@ def list_actor_and_critics(networks: Any, network: Mapping[str, Layers]) -> None
     if "actor" in network:
         networks.actor.body = _like(networks.actor.body, network["actor"], "network.actor")
         if hasattr(networks, "target_actor"):
-            networks.target_actor.body = networks.actor.body.copied()
+            networks.target_actor.body = networks.actor.body.copy()
     if "critic" in network and hasattr(networks, "critics"):
         networks.critics = _like(networks.critics, network["critic"], "network.critic")
-        networks.targets = networks.critics.copied()
+        networks.targets = networks.critics.copy()
 
 
 def _like(built_in: Any, layers: Layers, place: str) -> LayerStack:

@@ -50,7 +50,7 @@ class BatchRenorm(nn.Module):
         self.variance.fill_(1.0)
         self.mean.fill_(0.0)
 
-    def by_running(self, rows: Tensor, network: int, frozen: bool = False) -> Tensor:
+    def normalize_by_running(self, rows: Tensor, network: int, frozen: bool = False) -> Tensor:
         """Return rows ``(n, width)`` of one network by the running statistics; `frozen` makes parameters constants."""
         scale = self.scale[network]
         bias = self.bias[network]
@@ -127,11 +127,11 @@ class RenormedMLP(BatchedMLP):
             rows = torch.cat(list(rows), dim=1)
         warmed_up = self.trained >= self.warm_up
         which = range(self.count) if networks is None else networks
-        found = torch.stack([self._renormed(network, rows, training, warmed_up, frozen) for network in which])
+        found = torch.stack([self._renormalize(network, rows, training, warmed_up, frozen) for network in which])
         self.trained += int(training)
         return found
 
-    def _renormed(self, network: int, rows: Tensor, training: bool, warmed_up: Tensor, frozen: bool) -> Tensor:
+    def _renormalize(self, network: int, rows: Tensor, training: bool, warmed_up: Tensor, frozen: bool) -> Tensor:
         """Return the outputs ``(n, sizes[-1])`` of one network; arguments as in `outputs`."""
         last = len(self.weights) - 1
         activation = getattr(torch, self.activation)
@@ -141,7 +141,11 @@ class RenormedMLP(BatchedMLP):
             if frozen:
                 weight = weight.detach()
                 bias = bias.detach()
-            rows = norm.training_pass(rows, network, warmed_up) if training else norm.by_running(rows, network, frozen)
+            rows = (
+                norm.training_pass(rows, network, warmed_up)
+                if training
+                else norm.normalize_by_running(rows, network, frozen)
+            )
             rows = affine(rows, weight, bias, self.matrix_dtype if 0 < i < last else None)
             if i < last:
                 rows = activation(rows)

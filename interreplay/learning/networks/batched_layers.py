@@ -40,7 +40,7 @@ class Member(NamedTuple):
     norms: list[tuple[Tensor, Tensor]]
 
     @classmethod
-    def one_of(cls, number: int, parts: Sequence[Sequence[Tensor]]) -> Member:
+    def from_stack(cls, number: int, parts: Sequence[Sequence[Tensor]]) -> Member:
         """Return views of the parameters of one network."""
         weights, biases, scales, shifts = parts
         pick = itemgetter(number)
@@ -97,7 +97,7 @@ class LayerViews:
         else:
             self.members = []
             for number in range(self.count):
-                self.members.append(Member.one_of(number, self.parts))
+                self.members.append(Member.from_stack(number, self.parts))
 
     def version(self) -> int:
         """Return the number of in-place changes of the parameters that a backward pass reads."""
@@ -106,11 +106,11 @@ class LayerViews:
             version += values._version
         return version
 
-    def are_of(self, weights: Sequence[Tensor]) -> bool:
+    def are_views(self, weights: Sequence[Tensor]) -> bool:
         """Return whether these are views of `weights`; False after the module was moved."""
         return list(map(Tensor.data_ptr, self.parts[0])) == list(map(Tensor.data_ptr, weights))
 
-    def some(self, networks: Networks) -> LayerViews:
+    def select_networks(self, networks: Networks) -> LayerViews:
         """Return views of some networks; on a GPU copies, unless they are the first networks."""
         found = LayerViews.__new__(LayerViews)
         for name in ("parts", "tensors", "depth", "at_once", "_read_by_backward", "_users", "_storage"):
@@ -132,7 +132,7 @@ class LayerViews:
         operating system and has to request them again. So the memory of an earlier call is used again as soon as the
         tensors that shared it are gone.
         """
-        if self._gradients is not None and self._gradients.users_of_memory() == self._users:
+        if self._gradients is not None and self._gradients.count_users() == self._users:
             return self._gradients
         shapes = [(self.count, *values.shape[1:]) for values in self.tensors]
         sizes = list(map(math.prod, shapes))
@@ -143,11 +143,11 @@ class LayerViews:
         if self._gradients is None and _users_of_storage is not None:
             made._storage = whole.untyped_storage()
             del whole, pieces, tensors
-            self._users = made.users_of_memory()
+            self._users = made.count_users()
             self._gradients = made
         return made
 
-    def users_of_memory(self) -> int:
+    def count_users(self) -> int:
         """Return the number of tensors that share the single storage of these views."""
         assert _users_of_storage is not None
         return _users_of_storage(self._storage._cdata)
@@ -215,7 +215,7 @@ class ForwardPass:
 
     def __init__(self, rows: Tensor, views: LayerViews, settings: PassSettings):
         if settings.networks is not None:
-            views = views.some(settings.networks)
+            views = views.select_networks(settings.networks)
         self.rows = rows
         self.views = views
         self._activation = ACTIVATIONS[settings.activation]
@@ -233,7 +233,7 @@ class ForwardPass:
         if dropped is not None and views.at_once:
             joined_layers = []
             for layer, weights in zip(zip(*dropped, strict=True), views.parts[0], strict=False):
-                joined_layers.append(joined(layer, len(self.rows) * weights.shape[-1]))
+                joined_layers.append(join_dropped(layer, len(self.rows) * weights.shape[-1]))
             dropped = [joined_layers]
         found = []
         for number, member in enumerate(views.members):
@@ -292,10 +292,10 @@ class ForwardPass:
             of_members = gradients.unbind(0)
         # The inputs of the last network are the most likely to be in the cache.
         for number in reversed(range(len(of_members))):
-            self._backward_of_member(number, of_members[number], into, columns, of_rows)
+            self._backward_member(number, of_members[number], into, columns, of_rows)
         return of_rows
 
-    def _backward_of_member(
+    def _backward_member(
         self, number: int, gradient: Tensor, into: LayerViews | None, columns: slice | None, of_rows: Tensor | None
     ) -> None:
         """Propagate the gradient of one member's outputs; add the gradient of the columns to `of_rows`."""
@@ -406,7 +406,7 @@ class BatchedLayers(torch.autograd.Function):
         return (None, None, None, *found)
 
 
-def joined(dropped: Sequence[Tensor], size: int) -> Tensor:
+def join_dropped(dropped: Sequence[Tensor], size: int) -> Tensor:
     """Return the dropped units of one layer of m networks, each of `size` numbers ``(n, width)``."""
     if dropped[0].dtype is torch.bool:
         return torch.stack(list(dropped))

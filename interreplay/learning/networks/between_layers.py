@@ -122,13 +122,13 @@ class BetweenLayers:
         if self._norm is None:
             gradient = gradient.mul_(1.0 / self._keep)
         else:
-            gradient = self._through_normalization(gradient, *self._norm, into)
+            gradient = self._backward_normalization(gradient, *self._norm, into)
         if self.dropped is not None:
             gradient = gradient.contiguous()
             zero_units(gradient, self.dropped)
         return gradient
 
-    def _through_normalization(
+    def _backward_normalization(
         self, gradient: Tensor, scale: Tensor, shift: Tensor, into: tuple[Tensor, Tensor] | None
     ) -> Tensor:
         kernel = torch.ops.aten.native_layer_norm_backward

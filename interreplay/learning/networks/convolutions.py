@@ -61,16 +61,16 @@ class ConvolutionBody(nn.Module):
         narrow = self.conv_dtype is not None and len(images) >= SEVERAL
         if self._patches is not None and not narrow and len(images) >= SEVERAL:
             layer: Any = self.layers[0]
-            flat = self._scaled(images.flatten(1).to(layer.weight.dtype))
+            flat = self._scale(images.flatten(1).to(layer.weight.dtype))
             return PatchConvolution.apply(flat, self._patches, layer.weight, layer.bias)
         pixels = channels_first(images, self.shape)
-        pixels = self._scaled(pixels.to(torch.float32, memory_format=torch.channels_last))
+        pixels = self._scale(pixels.to(torch.float32, memory_format=torch.channels_last))
         if not narrow:
             return self.layers(pixels)
         with torch.autocast(pixels.device.type, self.conv_dtype):
             return self.layers(pixels).float()
 
-    def _scaled(self, pixels: Tensor) -> Tensor:
+    def _scale(self, pixels: Tensor) -> Tensor:
         """Return pixels divided by `most`, unless they are normalized."""
         if self.normalized is not None or self.most == 1.0:
             return pixels
@@ -104,13 +104,13 @@ def channels_first(images: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def has_pixels(space: gym.Space) -> TypeGuard[gym.spaces.Box]:
-    """Return whether a space contains images for `body_of`: bytes or booleans with two sides of at least 5."""
+    """Return whether a space contains images for `get_body`: bytes or booleans with two sides of at least 5."""
     if not isinstance(space, gym.spaces.Box) or space.dtype not in (np.uint8, bool):
         return False
     return 2 <= len(space.shape) <= 4 and sorted(space.shape)[-2] >= 5
 
 
-def body_of(space: gym.Space, name: str) -> ConvolutionBody | None:
+def get_body(space: gym.Space, name: str) -> ConvolutionBody | None:
     """Return the convolutions for a space of images by name; None for other spaces.
 
     Args:

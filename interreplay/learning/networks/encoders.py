@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.environments.own_modules import object_of
+from interreplay.environments.own_modules import make_object
 from interreplay.environments.spaces import as_column, leaves
 from interreplay.errors import UsageError
 from interreplay.learning.networks.convolutions import (
     BODIES,
     ConvolutionBody,
-    body_of,
     channels_first,
     convolutions,
+    get_body,
     has_pixels,
 )
-from interreplay.learning.networks.layers import matrix_dtype_of
-from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
+from interreplay.learning.networks.layers import get_matrix_dtype
+from interreplay.learning.networks.normalization import NormalizedEncoder, NormalizedPixels
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
 
     Args:
         space: Space of observations, see `interreplay.environments.spaces.leaves`.
-        body: Name of the convolutions for pixels, see `interreplay.learning.networks.convolutions.body_of`; None for
+        body: Name of the convolutions for pixels, see `interreplay.learning.networks.convolutions.get_body`; None for
             `Convolutions`.
 
     Attributes:
@@ -135,7 +135,7 @@ class Encoder(nn.Module):
             if isinstance(part, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
                 encoder = OneHot(part)
             elif body is not None:
-                encoder = body_of(part, body) or encoder
+                encoder = get_body(part, body) or encoder
             elif is_image(part):
                 encoder = Convolutions(part.shape)  # type: ignore[arg-type]
             self.parts[str(i)] = encoder
@@ -165,7 +165,7 @@ class Encoder(nn.Module):
         return torch.cat(encoded, dim=1)
 
 
-def own_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.Module, int]:
+def make_user_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.Module, int]:
     """Return the encoder ``module:Class`` of a user and its number of features d, the attribute ``width``.
 
     The class is a `torch.nn.Module` with the observation space as its first argument. Its ``forward`` maps observations
@@ -175,13 +175,13 @@ def own_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.M
         ValueError: The class is unknown or rejects an argument, its features do not have its width, or it contains a
             module that `check_repeatable` rejects.
     """
-    encoder = object_of(choice, {}, nn.Module, "encoder", space)
+    encoder = make_object(choice, {}, nn.Module, "encoder", space)
     width = getattr(encoder, "width", None)
     if not isinstance(width, int):
         raise ValueError(f"encoder {choice!r} has width {width!r}; expected an integer, its number of features")
     check_repeatable(encoder, f"encoder {choice!r}")
     with torch.no_grad():
-        features = encoder(example_of(space))
+        features = encoder(make_example(space))
     if features.shape != (2, width):
         raise ValueError(
             f"encoder {choice!r} returns features of shape {tuple(features.shape)} for 2 observations; expected "
@@ -190,7 +190,7 @@ def own_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.M
     return encoder, width
 
 
-def example_of(space: gym.Space) -> Observation:
+def make_example(space: gym.Space) -> Observation:
     """Return two equal observations of a space as they are stored: zeros, or the nearest numbers in the space."""
     parts: dict[str, Any] = {}
     for name, part in leaves(space).items():
@@ -224,16 +224,16 @@ def make_encoder(
     Args:
         space: Space of observations.
         normalize: Whether continuous features and images are normalized by their running statistics.
-        body: As in `Encoder`, or an encoder for `own_encoder`.
+        body: As in `Encoder`, or an encoder for `make_user_encoder`.
         conv_dtype: Type of the products of the convolutions `body`, one of `MATRIX_DTYPES`.
 
     Raises:
-        ValueError: There are no images for `body` or `conv_dtype`, or an encoder for `own_encoder` is to normalize.
+        ValueError: There are no images for `body` or `conv_dtype`, or a user's encoder is to normalize.
     """
     if isinstance(body, Mapping) or ":" in (body or ""):
         if normalize:
             raise ValueError(f"encoder {body!r} must normalize by itself; expected normalize_observations False")
-        return own_encoder(space, body)
+        return make_user_encoder(space, body)
     encoder = Encoder(space, body)
     bodies = [part for part in encoder.parts.values() if isinstance(part, ConvolutionBody)]
     if body in BODIES and not bodies:
@@ -243,9 +243,9 @@ def make_encoder(
     if conv_dtype != "float32" and not bodies:
         raise ValueError(f"conv_dtype is {conv_dtype!r} and the encoder has no convolutions; expected 'float32'")
     for part in bodies:
-        part.conv_dtype = matrix_dtype_of(conv_dtype)
+        part.conv_dtype = get_matrix_dtype(conv_dtype)
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
     made: nn.Module = Flat() if plain else encoder
     if normalize:
-        made = Normalized(made, encoder.continuous(), encoder.normalize_pixels())
+        made = NormalizedEncoder(made, encoder.continuous(), encoder.normalize_pixels())
     return made, encoder.width

@@ -20,7 +20,7 @@ MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 """Types of matrix products by name; None keeps the type of the parameters."""
 
 
-def matrix_dtype_of(name: str) -> torch.dtype | None:
+def get_matrix_dtype(name: str) -> torch.dtype | None:
     """Return one of `MATRIX_DTYPES`, and warn if PyTorch only emulates products of this type here.
 
     On an AMD EPYC with AVX2 only, they made a step of SAC take 12 times as long as in float32.
@@ -130,7 +130,7 @@ class BatchedMLP(nn.Module):
             views = LayerViews((self.weights, self.biases, self.scales, self.shifts), detach=frozen)
         elif plain:
             views = LayerViews(self.parts, detach=frozen)
-        elif views is None or not views.are_of(self.parts[0]):  # the parameters were moved
+        elif views is None or not views.are_views(self.parts[0]):  # the parameters were moved
             self._views = views = LayerViews(self.parts)
         settings = PassSettings(
             self.pass_class,

@@ -34,7 +34,7 @@ class Memory(nn.Module):
         h, c = self.cell(rows, (state["h"], state["c"]))
         return h, {"h": h, "c": c}
 
-    def unrolled(self, rows: Tensor, state: Mapping[str, Tensor], live: Tensor) -> Tensor:
+    def unroll(self, rows: Tensor, state: Mapping[str, Tensor], live: Tensor) -> Tensor:
         """Return outputs ``(T + 1, B, cells)`` for T + 1 observations of B environments.
 
         Args:

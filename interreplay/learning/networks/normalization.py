@@ -111,7 +111,7 @@ class NormalizedPixels(nn.Module):
             self.factor.copy_(torch.from_numpy(scale / self.most))
 
 
-class Normalized(nn.Module):
+class NormalizedEncoder(nn.Module):
     """An encoder with outputs normalized by their running mean and standard deviation, clipped to ±`LIMIT`.
 
     The statistics cover all observations passed to `observe`. `shift` and `factor` are part of the module's
@@ -232,7 +232,7 @@ class RewardScale:
         for episode in list(self._returns) if episodes is None else episodes:
             self._returns.pop(int(episode), None)
 
-    def scaled(self, rows: Transitions) -> Transitions:
+    def scale(self, rows: Transitions) -> Transitions:
         """Return the rows with their rewards, or sums of n steps, divided by `divisor`."""
         divisor = rows.rewards.new_full((), self.divisor)  # a GPU would multiply by the inverse of a Python number
         return rows.replace(rewards=rows.rewards / divisor)

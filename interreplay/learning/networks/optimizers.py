@@ -86,7 +86,7 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
         """Take one step, as `step` does."""
         averages, squares, steps = self.moments()
         group = self.param_groups[0]
-        parameters, gradients = self._stepped()
+        parameters, gradients = self._list_stepped()
         steps[0] += 1  # one count for all
         self.kernel(
             parameters,
@@ -111,14 +111,14 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
         return self._moments
 
     def compile(self, compiler: Callable[..., Any]) -> None:
-        """Take later steps with a compiled function, see `adam_of_parts`."""
-        step = functools.partial(adam_of_parts, decoupled=self.decoupled)
+        """Take later steps with a compiled function, see `make_adam_step`."""
+        step = functools.partial(make_adam_step, decoupled=self.decoupled)
         self.kernel = compiler(step, self.param_groups[0]["params"][0].device)
 
-    def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
+    def _list_stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that a step changes, and their gradients."""
         parameters = self.param_groups[0]["params"]
-        return parameters, list(map(gradient_in_order, parameters))
+        return parameters, list(map(match_memory_order, parameters))
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Return first moments, second moments and step counts of the parameters; missing ones are zero."""
@@ -140,7 +140,7 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
         return averages, squares, [count] * len(averages)
 
 
-def adam_of_parts(
+def make_adam_step(
     parameters: list[Tensor],
     gradients: list[Tensor],
     averages: list[Tensor],
@@ -193,13 +193,13 @@ class FlatAdam(FastAdam):
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8):
         params = list(params)
         super().__init__(params, lr, eps=eps)
-        self._whole, self._values = side_by_side(list(map(Tensor.detach, params)))
-        self.gradients, self.pieces = side_by_side(list(map(torch.zeros_like, params)))
+        self._whole, self._values = flatten_tensors(list(map(Tensor.detach, params)))
+        self.gradients, self.pieces = flatten_tensors(list(map(torch.zeros_like, params)))
         for parameter, value, piece in zip(params, self._values, self.pieces, strict=True):
             parameter.data = value
             parameter.grad = piece
 
-    def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
+    def _list_stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         parameters = self.param_groups[0]["params"]
         for parameter, value, piece in zip(parameters, self._values, self.pieces, strict=True):
             if parameter.grad is not piece:  # autograd set a new tensor
@@ -212,22 +212,22 @@ class FlatAdam(FastAdam):
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         averages, squares, steps = super()._collect()
-        average, own_averages = side_by_side(averages)
-        square, own_squares = side_by_side(squares)
+        average, own_averages = flatten_tensors(averages)
+        square, own_squares = flatten_tensors(squares)
         parameters = self.param_groups[0]["params"]
         for parameter, first, second in zip(parameters, own_averages, own_squares, strict=True):
             self.state[parameter] |= {"exp_avg": first, "exp_avg_sq": second}
         return [average], [square], steps[:1]
 
 
-def side_by_side(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+def flatten_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Return one tensor ``(total,)`` with copies of all tensors, and its views of their shapes."""
     whole = torch.cat(list(map(torch.ravel, tensors)))
     parts = whole.split(list(map(Tensor.numel, tensors)))
     return whole, list(map(Tensor.view_as, parts, tensors))
 
 
-def gradient_in_order(parameter: Tensor) -> Tensor:
+def match_memory_order(parameter: Tensor) -> Tensor:
     """Return a parameter's gradient in the same order in memory: fused kernels ignore strides.
 
     Autograd returns gradients of convolutions in another order, such as channels last, if the images have this order.
@@ -267,7 +267,7 @@ class RootMeanSquare(PlainOptimizer):
                 if not self.state[parameter]:
                     self.state[parameter] |= self._start(parameter)
             gradients = [p.grad for p in params]
-            roots = torch._foreach_add(self._averaged(params, gradients, 1.0 - group["decay"]), group["eps"])
+            roots = torch._foreach_add(self._average(params, gradients, 1.0 - group["decay"]), group["eps"])
             torch._foreach_sqrt_(roots)
             rate = self.learning_rate()
             if isinstance(rate, Tensor):
@@ -279,7 +279,7 @@ class RootMeanSquare(PlainOptimizer):
         """Return the averages before the first step."""
         raise NotImplementedError
 
-    def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
+    def _average(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
         """Move the averages a `share` of the way to the gradients; return v."""
         raise NotImplementedError
 
@@ -296,7 +296,7 @@ class CenteredRMSprop(RootMeanSquare):
     def _start(self, parameter: Tensor) -> dict[str, Tensor]:
         return {"average": torch.zeros_like(parameter), "square": torch.zeros_like(parameter)}
 
-    def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
+    def _average(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
         averages = [self.state[p]["average"] for p in params]
         squares = [self.state[p]["square"] for p in params]
         torch._foreach_lerp_(averages, gradients, share)
@@ -318,7 +318,7 @@ class TensorFlowRMSprop(RootMeanSquare):
     def _start(self, parameter: Tensor) -> dict[str, Tensor]:
         return {"square": torch.ones_like(parameter)}
 
-    def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
+    def _average(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
         squares = [self.state[p]["square"] for p in params]
         torch._foreach_lerp_(squares, torch._foreach_mul(gradients, gradients), share)
         return squares

@@ -124,7 +124,7 @@ class IMPALAUpdate(Update):
         if self.memory is None:
             return rows
         moments = rows.unflatten(0, (unrolls.steps + 1, unrolls.size))
-        return self.memory.unrolled(moments, unrolls.state, unrolls.live).flatten(0, 1)
+        return self.memory.unroll(moments, unrolls.state, unrolls.live).flatten(0, 1)
 
     def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the loss of a batch and its result.

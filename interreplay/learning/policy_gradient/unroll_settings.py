@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from interreplay.learning.setting_fields import (
+    Boolean,
     Number,
     OneOf,
     OrWord,
-    Whole,
-    YesNo,
+    WholeNumber,
     changed_default,
     setting,
     with_defaults,
@@ -23,22 +23,24 @@ from interreplay.learning.value.value_settings import DQNSettings
 class IMPALASettings:
     """V-trace on unrolls, losses as sums over their steps (Espeholt et al. 2018, arXiv:1802.01561, table G.1)."""
 
-    train_batch_size: int = setting(32, Whole(1), "unrolls per update, fresh and replayed")
+    train_batch_size: int = setting(32, WholeNumber(1), "unrolls per update, fresh and replayed")
     sync: bool = setting(
         False,
-        YesNo(),
+        Boolean(),
         "wait for all remote runners and give them the newest weights, so that runs are reproducible; False: runners "
         "continue with their current weights",
     )
-    broadcast_interval: int = setting(1, Whole(1), "updates between broadcasts of weights to asynchronous runners")
+    broadcast_interval: int = setting(
+        1, WholeNumber(1), "updates between broadcasts of weights to asynchronous runners"
+    )
     max_lag: int = setting(
         100,
-        Whole(1),
+        WholeNumber(1),
         "maximum age, in updates, of the weights of an asynchronous request before the learner waits for its result",
     )
     caching: bool = setting(
         False,
-        YesNo(),
+        Boolean(),
         "draw replayed unrolls one update earlier and copy them in a background thread; no effect without replay",
     )
     lr: float = changed_default(DQNSettings, "lr", 6e-4)
@@ -82,13 +84,13 @@ class IMPALASettings:
     network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     lstm_cells: int | None = setting(
-        None, OrWord(Whole(1), "none", None), "number of LSTM cells before the hidden layers; none: no LSTM"
+        None, OrWord(WholeNumber(1), "none", None), "number of LSTM cells before the hidden layers; none: no LSTM"
     )
-    shared_layers: bool = setting(True, YesNo(), "share the hidden layers of policy and value function")
+    shared_layers: bool = setting(True, Boolean(), "share the hidden layers of policy and value function")
     encoder: Any = changed_default(DQNSettings, "encoder", "auto")
     conv_dtype: str = changed_default(DQNSettings, "conv_dtype", "float32")
     free_log_std: bool = setting(
-        True, YesNo(), "standard deviations of continuous actions are parameters that do not depend on the state"
+        True, Boolean(), "standard deviations of continuous actions are parameters that do not depend on the state"
     )
     initial_log_std: float = setting(0.0, Number(), "initial log standard deviation of continuous actions")
     initial_weights: str = setting(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.losses import CriticLoss, SortedQuantileHuber, loss_of
+from interreplay.learning.losses import CriticLoss, SortedQuantileHuber, build_loss
 
 
 class HeadLoss(NamedTuple):
@@ -68,7 +68,7 @@ class Mean(ValueHead):
     def __init__(self, huber_delta: float | None = 1.0):
         super().__init__()
         self.huber_delta = huber_delta
-        self.loss = loss_of(huber_delta, None)
+        self.loss = build_loss(huber_delta, None)
 
     def values(self, outputs: Tensor) -> Tensor:
         return outputs.squeeze(-1)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from interreplay.learning.setting_fields import (
+    Boolean,
     Number,
     OneOf,
     OrWord,
     Range,
     Rate,
-    Whole,
-    YesNo,
+    WholeNumber,
     changed_default,
     check_without_effect,
     setting,
@@ -38,7 +38,7 @@ EPSILON = ("initial_epsilon", "final_epsilon", "epsilon_steps")
 class DQNSettings:
     """Deep Q-networks and their variants: Mnih et al. 2015 (Nature 518), with the training loop of OpenAI Baselines."""
 
-    train_batch_size: int = setting(32, Whole(1), "transitions per update")
+    train_batch_size: int = setting(32, WholeNumber(1), "transitions per update")
     lr: float = setting(5e-4, Rate(), "learning rate of an algorithm with one network")
     optimizer: str = setting(
         "Adam",
@@ -58,10 +58,12 @@ class DQNSettings:
         "number type of convolutions in updates; bfloat16 takes two thirds of the time",
     )
     double: bool = setting(
-        False, YesNo(), "double Q-learning: the network chooses the action, and the target network evaluates it"
+        False, Boolean(), "double Q-learning: the network chooses the action, and the target network evaluates it"
     )
-    dueling: bool = setting(False, YesNo(), "dueling network: separate streams for state values and advantages")
-    noisy: bool = setting(False, YesNo(), "noisy networks: learned noise in the last two layers, also for exploration")
+    dueling: bool = setting(False, Boolean(), "dueling network: separate streams for state values and advantages")
+    noisy: bool = setting(
+        False, Boolean(), "noisy networks: learned noise in the last two layers, also for exploration"
+    )
     sigma0: float = setting(
         0.5, POSITIVE, "initial noise of noisy layers: standard deviation sigma0 / sqrt(number of inputs)"
     )
@@ -72,7 +74,7 @@ class DQNSettings:
     )
     atoms: int | str = setting(
         "auto",
-        OrWord(Whole(2), "auto"),
+        OrWord(WholeNumber(2), "auto"),
         "number of categories or quantiles; auto: 51 categories, 200 quantiles, 64 implicit quantiles",
     )
     value_range: tuple[float, float] = setting(
@@ -82,11 +84,13 @@ class DQNSettings:
     huber_delta: float | None = changed_default(ActorCriticSettings, "huber_delta", 1.0)
     critic_loss: Any = changed_default(ActorCriticSettings, "critic_loss", None)
     tau: float = changed_default(ActorCriticSettings, "tau", 1.0)
-    target_update_period: int = setting(500, Whole(1), "updates between two updates of the target networks")
+    target_update_period: int = setting(500, WholeNumber(1), "updates between two updates of the target networks")
     exploration: Any = changed_default(SACSettings, "exploration", None)
     initial_epsilon: float = setting(1.0, Number(0, 1), "initial share of random actions")
     final_epsilon: float = setting(0.05, Number(0, 1), "final share of random actions")
-    epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which the share of random actions decreases")
+    epsilon_steps: int = setting(
+        10_000, WholeNumber(1), "environment steps over which the share of random actions decreases"
+    )
 
     def __post_init__(self) -> None:
         for name, distributions in READ_WITH.items():

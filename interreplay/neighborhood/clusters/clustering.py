@@ -207,7 +207,7 @@ class Clustering:
         clusters = np.union1d(turn[:taken], split)
         if self.moments is not None:
             self.moments.clear(clusters)
-        for chunk in chunks(self.members.of(clusters)):
+        for chunk in chunks(self.members.get_members(clusters)):
             vectors = self.read(storage, chunk)
             nearest = self.centers.nearest(vectors[:, self.z])
             self.members.cluster[chunk] = nearest

@@ -82,13 +82,13 @@ class ClusterMembership:
             self.size[cluster] = last
             self.cluster[slot] = -1
 
-    def of(self, clusters: np.ndarray) -> np.ndarray:
+    def get_members(self, clusters: np.ndarray) -> np.ndarray:
         """Return the slots of all members of `clusters` ``(c,)``, one cluster after another, int64."""
         size = self.size[clusters]
         rank = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
         return self.pool[np.repeat(self.start[clusters], size) + rank].astype(np.int64)
 
-    def others(self, slots: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def draw_others(self, slots: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw another member of the cluster of each of `slots` ``(n,)``, int64; −1 if there is none."""
         clusters = self.cluster.take(slots)
         rest = self.size.take(clusters) - 1

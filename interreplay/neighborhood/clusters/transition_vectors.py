@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, discrete_columns, num_features, observation_columns, part_of
+from interreplay.storage.columns import Columns, discrete_columns, get_part_name, num_features, observation_columns
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions, join_parts, unchecked
 
@@ -65,10 +65,10 @@ def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
     observed = list(observation_columns(columns))
     never = torch.zeros(len(vectors), dtype=torch.bool)
     return unchecked(  # in the order of the vector
-        obs=join_parts({part_of(name): take(name) for name in observed}),
+        obs=join_parts({get_part_name(name): take(name) for name in observed}),
         actions=take("actions"),
         rewards=take("rewards"),
-        next_obs=join_parts({part_of(name): take(name) for name in observed}),
+        next_obs=join_parts({get_part_name(name): take(name) for name in observed}),
         terminated=never,
         truncated=never.clone(),
     )

@@ -24,14 +24,14 @@ def nearest(storage: Storage, slots: Tensor, k: int, discrete: DiscreteColumns |
     weights, mean = _weights(storage)
     infinity = float("inf")
 
-    def scaled(rows: Tensor) -> Tensor:
+    def scale_rows(rows: Tensor) -> Tensor:
         return (storage.features(rows) - mean) * weights
 
-    queries = scaled(slots)
+    queries = scale_rows(slots)
     best = queries.new_full((len(slots), 1), infinity)
     found = slots.new_full((len(slots), 1), -1)
     for rows in _chunks(storage):
-        vectors = scaled(rows)
+        vectors = scale_rows(rows)
         distances = (vectors * vectors).sum(1) - 2.0 * queries @ vectors.T
         distances.masked_fill_(rows == slots[:, None], infinity)
         if discrete is not None:
@@ -41,7 +41,7 @@ def nearest(storage: Storage, slots: Tensor, k: int, discrete: DiscreteColumns |
         found = torch.cat([found, rows.expand(len(slots), -1)], 1)
         best, order = best.topk(min(k + 8, best.shape[1]), dim=1, largest=False)
         found = found.gather(1, order).masked_fill_(best.isinf(), -1)
-    candidates = scaled(found.clamp(min=0).flatten()).view(*found.shape, -1)
+    candidates = scale_rows(found.clamp(min=0).flatten()).view(*found.shape, -1)
     exact = (candidates - queries[:, None]).square().sum(-1).masked_fill_(found < 0, infinity)
     found = found.gather(1, exact.argsort(dim=1, stable=True))[:, :k]
     return torch.nn.functional.pad(found, (0, k - found.shape[1]), value=-1)

@@ -20,7 +20,7 @@ PAGE_ARRAYS = ("page_cell", "page_rank")
 CELL_ARRAYS = ("centers", "counts", "pages", "squares")
 
 
-def cells_for(count: int) -> int:
+def choose_cells(count: int) -> int:
     """Return the number of cells for `count` rows: √N, at most 1024; one (exact search) below 131,072 rows."""
     return 1 if count < EXACT else min(int(round(count**0.5)), MAX_CELLS)
 
@@ -75,7 +75,7 @@ class InvertedFile:
 
     def build(self, slots: np.ndarray, vectors: np.ndarray) -> None:
         """Partition `vectors` ``(n, d)`` of `slots` ``(n,)``; every reach becomes −1 (none)."""
-        centers, cells = partition(vectors, cells_for(len(slots)))
+        centers, cells = partition(vectors, choose_cells(len(slots)))
         self.restart(centers)
         order = np.argsort(cells, kind="stable")
         ends = np.searchsorted(cells[order], np.arange(len(centers) + 1))
@@ -89,9 +89,9 @@ class InvertedFile:
                 self.counts[cell] += len(rows)
         self.replace(slots, vectors)
         if not self.whole:
-            self.probes = self._probes_for(vectors, cells)
+            self.probes = self._choose_probes(vectors, cells)
 
-    def _probes_for(self, vectors: np.ndarray, cells: np.ndarray) -> int:
+    def _choose_probes(self, vectors: np.ndarray, cells: np.ndarray) -> int:
         """Return the number of cells that a search must visit for the intended recall of the 10 nearest rows.
 
         The recall is measured on 160 of the `vectors` ``(n, d)`` in `cells` ``(n,)``. Most pairs that a search misses

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from interreplay.neighborhood.knn_index.inverted_file import InvertedFile, cells_for
+from interreplay.neighborhood.knn_index.inverted_file import InvertedFile, choose_cells
 from interreplay.neighborhood.knn_index.neighbor_lists import RANK_DRIFT, SEARCH_DRIFT
-from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
+from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, group_keys, pack, unpack_distances
 from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
 from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import RunningStandardizer, drift
@@ -163,7 +163,7 @@ class NeighborGraph:
 
     def _build_if_due(self) -> None:
         """Rebuild the cells if the rows have grown by half, or the scale has moved far; lists and reaches stay."""
-        if self.cells.whole and cells_for(self.table.count) == 1:
+        if self.cells.whole and choose_cells(self.table.count) == 1:
             return
         if self.table.written - self.built_at <= max(self.built_size // 2, 256) and self.valid[self.built_epoch]:
             return
@@ -183,13 +183,13 @@ class NeighborGraph:
         slots = np.array(self.pending, np.int64)
         slots = slots[self.queried[slots] == 0]
         if not self.cells.whole or self.table.written > self.table.capacity:
-            slots = np.concatenate([slots, self._stale(len(self.pending))])
-            self._tidy(TIDY * len(self.pending))
+            slots = np.concatenate([slots, self._choose_stale(len(self.pending))])
+            self._rank_outdated(TIDY * len(self.pending))
         for start in range(0, len(slots), SEARCHED):
             self.search(slots[start : start + SEARCHED])
         self.pending = []
 
-    def _stale(self, added: int) -> np.ndarray:
+    def _choose_stale(self, added: int) -> np.ndarray:
         """Return the next stale rows in turn, in proportion to the number of rows `added`."""
         count = self.table.count
         turn = (self.sweep + np.arange(min(SWEEP * added, count))) % count
@@ -218,7 +218,7 @@ class NeighborGraph:
         earlier = slots[self.ranked[slots] != self.epoch]
         if len(earlier):
             self._rank(earlier)
-            self._tidy(AHEAD)
+            self._rank_outdated(AHEAD)
 
     def is_complete(self, slots: np.ndarray) -> bool:
         """Return whether the first k candidates of the settled `slots` ``(n,)`` are certain to be live.
@@ -266,7 +266,7 @@ class NeighborGraph:
         found = self.cells.slots.take(places).astype(np.int64)
         inside = squared <= search.radius.take(query)
         own_targets = own[inside]
-        own_keys = pack(squared[inside], self.table.write_of(found[inside]))
+        own_keys = pack(squared[inside], self.table.unpack_writes(found[inside]))
         reach = self.cells.reach.take(places)
         self.cells.reach[search.places] = search.radius
         together = self.cells.whole and len(own_targets) <= (self.width + 1) * len(slots)  # faster in that case
@@ -281,7 +281,7 @@ class NeighborGraph:
         self.fit[slots] = True
         targets = found[within]
         self._rank(np.unique(targets[self.ranked.take(targets) != self.epoch]))
-        keys = pack(squared[within], self.table.write_of(own[within]))
+        keys = pack(squared[within], self.table.unpack_writes(own[within]))
         if together:
             self._offer(np.concatenate([own_targets, targets]), np.concatenate([own_keys, keys]), self.width)
         else:
@@ -294,20 +294,20 @@ class NeighborGraph:
         number = live.sum(1)
         keys[~live] = EMPTY
         keys.sort(axis=1)
-        last = squared_of(keys[np.arange(len(slots)), np.maximum(number - 1, 0)])
+        last = unpack_distances(keys[np.arange(len(slots)), np.maximum(number - 1, 0)])
         growth = (self.width / np.maximum(number, 1)) ** 0.25  # in eight dimensions, r² grows as n^(2/8)
         return np.where((number >= self.k) & self.valid[self.queried[slots]], last * growth, np.nan)
 
     def _offer(self, slots: np.ndarray, keys: np.ndarray, limit: int) -> None:
         """Enter `keys` ``(m,)`` into the lists of `slots` ``(m,)`` if they are near enough."""
-        groups, turns, lines = by_group(slots, keys, limit)
+        groups, turns, lines = group_keys(slots, keys, limit)
         ends = np.searchsorted(turns, np.arange(turns.max(initial=-1) + 2))
         for start, end in zip(ends[:-1], ends[1:], strict=True):
             last = self.table.merge(groups[start:end], lines[start:end])[:, -1]
             full = last != EMPTY
-            self.cells.reach[self.cells.place[groups[start:end][full]]] = squared_of(last[full])
+            self.cells.reach[self.cells.place[groups[start:end][full]]] = unpack_distances(last[full])
 
-    def _tidy(self, rows: int) -> None:
+    def _rank_outdated(self, rows: int) -> None:
         """Rank the next `rows` lists in turn if their distances are in an earlier scale."""
         count = self.table.count
         turn = (self.tidied + np.arange(min(rows, count))) % count
@@ -323,7 +323,7 @@ class NeighborGraph:
         keys = self.table.keys.take(slots, axis=0)
         live = self.table.live(keys)
         whole = bool(live.all())
-        other = self.table.slots_of(keys)
+        other = self.table.unpack_slots(keys)
         if not whole:
             other = np.where(live, other, slots[:, None])
         vectors = self.cells.vectors
@@ -333,11 +333,11 @@ class NeighborGraph:
         difference = difference[..., : self.cells.dims]
         squared = np.einsum("ijk,ijk->ij", difference, difference)
         if whole:
-            before = squared_of(keys[:, -1])
+            before = unpack_distances(keys[:, -1])
             after = squared.max(1)
             keys = pack(squared, keys)
         else:
-            before = np.where(live, squared_of(keys), -1.0).max(1)
+            before = np.where(live, unpack_distances(keys), -1.0).max(1)
             after = np.where(live, squared, -1.0).max(1)
             keys = np.where(live, pack(squared, keys), EMPTY)
         keys.sort(axis=1)

@@ -54,7 +54,7 @@ class NeighborLists:
 
     def __init__(self, capacity: int, dims: int, k: int, device: torch.device):
         self.k = k
-        self.width = width_of(k)
+        self.width = choose_width(k)
         self.count = 0
         self._ranked = max(1, RANKED // (self.width * dims))  # lists that are ranked at a time
         self.slots = torch.full((capacity, self.width), -1, dtype=torch.int32, device=device)
@@ -89,8 +89,8 @@ class NeighborLists:
                 self._search(queries)
         else:
             if drift(std, self._std) > RANK_DRIFT:
-                self._rank_again(features, mean, std)
-            self._vectors[fresh] = self._scaled(features[fresh])
+                self._recompute_distances(features, mean, std)
+            self._vectors[fresh] = self._scale(features[fresh])
             self._search(fresh, enter=True)
             if self.count > self.k:
                 short = self.squared[: self.count, self.k - 1].isinf().nonzero()[:, 0]
@@ -109,16 +109,16 @@ class NeighborLists:
         self._mean = mean
         self._std = std
         for rows in torch.arange(self.count, device=features.device).split(COMPARED):
-            self._vectors[rows] = self._scaled(features[rows])
+            self._vectors[rows] = self._scale(features[rows])
 
-    def _scaled(self, rows: Tensor) -> Tensor:
+    def _scale(self, rows: Tensor) -> Tensor:
         """Return `_vectors` of features ``(n, d)``."""
         weights = np.divide(1.0, self._std, out=np.zeros_like(self._std), where=self._std > 0)
         mean = torch.from_numpy(self._mean).to(rows)
         scaled = (rows - mean) * torch.from_numpy(weights).to(rows)
         return torch.cat([scaled, scaled.square().sum(1, keepdim=True), torch.ones_like(scaled[:, :1])], 1)
 
-    def _rank_again(self, features: Tensor, mean: np.ndarray, std: np.ndarray) -> None:
+    def _recompute_distances(self, features: Tensor, mean: np.ndarray, std: np.ndarray) -> None:
         """Compute all distances in another scale; reaches change as the distances of the farthest rows in the lists."""
         self._use_scale(features, mean, std)
         for rows in torch.arange(self.count, device=features.device).split(self._ranked):
@@ -208,7 +208,7 @@ class NeighborLists:
     @staticmethod
     def nbytes_per_row(dims: int, k: int) -> int:
         """Return the bytes of the lists, their reach and the scaled features per slot."""
-        return 8 * width_of(k) + 4 * (dims + 5)
+        return 8 * choose_width(k) + 4 * (dims + 5)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the lists and the scale; tensors of a CPU share memory."""
@@ -233,7 +233,7 @@ class NeighborLists:
         self._count_neighbors()
 
 
-def width_of(k: int) -> int:
+def choose_width(k: int) -> int:
     """Return the length of lists of which the first `k` rows must be correct."""
     return max(16, 3 * k + 2)
 

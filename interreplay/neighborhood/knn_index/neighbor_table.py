@@ -20,7 +20,7 @@ def pack(squared: np.ndarray, writes: np.ndarray) -> np.ndarray:
     return (bits << SHIFT) | (writes.astype(np.uint64) & LOW)
 
 
-def squared_of(keys: np.ndarray) -> np.ndarray:
+def unpack_distances(keys: np.ndarray) -> np.ndarray:
     """Return squared distances, float32, of `keys`; NaN for empty ones."""
     return (keys >> SHIFT).astype(np.uint32).view(np.float32)
 
@@ -44,7 +44,7 @@ class NeighborTable:
     def count(self) -> int:
         return min(self.written, self.capacity)
 
-    def write_of(self, slots: np.ndarray) -> np.ndarray:
+    def unpack_writes(self, slots: np.ndarray) -> np.ndarray:
         """Return write numbers, int64, of the rows in `slots`."""
         newest = self.written - 1
         return newest - (newest - slots) % self.capacity
@@ -71,13 +71,13 @@ class NeighborTable:
         # A product takes a third of the time of cumsum.
         return ages, self._live(ages, keys).astype(np.float32) @ self._upper
 
-    def slots_of(self, keys: np.ndarray) -> np.ndarray:
+    def unpack_slots(self, keys: np.ndarray) -> np.ndarray:
         """Return slots, int64, of live `keys`."""
         if self.written <= self.capacity:
             return (keys & LOW).astype(np.int64)
-        return self.slots_of_age(self.ages(keys))
+        return self.find_slots(self.ages(keys))
 
-    def slots_of_age(self, ages: np.ndarray) -> np.ndarray:
+    def find_slots(self, ages: np.ndarray) -> np.ndarray:
         """Return slots, int64, of the rows after which `ages` rows were written."""
         return (self.written - 1 - ages.astype(np.int64)) % self.capacity
 
@@ -120,7 +120,7 @@ class NeighborTable:
         self.keys[: self.count] = np.asarray(state["keys"])
 
 
-def by_group(groups: np.ndarray, keys: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def group_keys(groups: np.ndarray, keys: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return keys in one line per group, with another line for every further `limit` keys.
 
     Args:

@@ -51,7 +51,7 @@ class Search:
         """Return the largest squared distances ``(q, 1)`` within the radius of some queries, despite rounding."""
         return np.minimum(self.radius[part] * SLACK + ROUNDING * self.lengths[part], 1e29)[:, None]
 
-    def _near(
+    def _find_near(
         self, distances: np.ndarray, limits: np.ndarray, reach: np.ndarray, lengths: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and columns ``(m,)`` of squared `distances` ``(q, m)`` within the limits or the rows' reach."""
@@ -129,7 +129,7 @@ class CellSearch(Search):
         rows = self._rows(pages)
         distances = self.queries[queries] @ rows.T
         reach = self.cells.reach.reshape(-1, PAGE)[pages].ravel()
-        query, column = self._near(distances, self._limits(queries), reach, rows[:, -2])
+        query, column = self._find_near(distances, self._limits(queries), reach, rows[:, -2])
         return queries[query], pages[column // PAGE] * PAGE + column % PAGE
 
 
@@ -153,7 +153,7 @@ class ExactSearch(Search):
         distances = self._distances(queries, first, count)  # to the newest rows, while nothing was overwritten
         if count > self.width:  # the query itself may be one of them
             rank = self.width if count <= SAMPLE else self.width // 2
-            self.radius[part] = np.maximum(ranked(distances, rank), 0.0)
+            self.radius[part] = np.maximum(select_rank(distances, rank), 0.0)
         limits = self._limits(part)
         hits = [self._hits(distances, limits, first)]
         for start in range(0, first, ROWS):
@@ -170,11 +170,11 @@ class ExactSearch(Search):
 
     def _hits(self, distances: np.ndarray, limits: np.ndarray, start: int) -> np.ndarray:
         rows = slice(start, start + distances.shape[1])
-        query, column = self._near(distances, limits, self.cells.reach[rows], self.cells.vectors[rows, -2])
+        query, column = self._find_near(distances, limits, self.cells.reach[rows], self.cells.vectors[rows, -2])
         return np.stack([query, column + start])
 
 
-def ranked(distances: np.ndarray, rank: int) -> np.ndarray:
+def select_rank(distances: np.ndarray, rank: int) -> np.ndarray:
     """Return the `rank`-th smallest distance, counted from 0, of each row of `distances` ``(q, m)``: ``(q,)``.
 
     It is in one of the `rank` + 1 groups with the smallest minima; the other groups need no partition.

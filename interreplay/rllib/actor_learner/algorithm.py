@@ -12,13 +12,13 @@ from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
 from interreplay.diagnostics.unroll_statistics import UnrollStatistics
-from interreplay.environments.registration import own_name
+from interreplay.environments.registration import inner_env_name
 from interreplay.errors import NonFiniteError, accepted_names
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.exploration import Sampled
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
-from interreplay.learning.setting_fields import Whole, rate_at
+from interreplay.learning.setting_fields import WholeNumber, rate_at
 from interreplay.rllib.actor_learner.collectors import AsyncCollector
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
@@ -106,8 +106,8 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     @override(LoopConfig)
     def validate(self) -> None:
         super().validate()
-        self._check_setting("rollout_fragment_length", Whole(1))
-        self._check_setting("max_requests_in_flight_per_env_runner", Whole(1))
+        self._check_setting("rollout_fragment_length", WholeNumber(1))
+        self._check_setting("max_requests_in_flight_per_env_runner", WholeNumber(1))
         if not isinstance(self.exploration, Sampled):
             name = type(self.exploration).__name__
             raise ValueError(f"exploration is {name}; expected Sampled, ratios require actions drawn by the policy")
@@ -202,7 +202,7 @@ class ActorLearner(TrainingLoop):
         try:
             self.experience.add(rows)
         except NonFiniteError as error:
-            env = own_name(self.config.env, self.config.env_config)
+            env = inner_env_name(self.config.env, self.config.env_config)
             place = f"{error.at}, after env step {self.env_steps} of {env}"
             raise NonFiniteError(error.column, error.row, error.value, at=place) from None
         if self.config.normalize_observations:

@@ -15,13 +15,13 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.errors import InterreplayError
 from interreplay.rllib.env_runner.remote import (
-    Collected,
+    CollectionResult,
     Collector,
     FromColumns,
     Packed,
     RemoteCollector,
     RemoteRunners,
-    lost,
+    convert_error,
     unpack,
 )
 
@@ -75,7 +75,7 @@ class Requests:
     def send(self, ask: Callable[[Any], ray.ObjectRef], version: int) -> None:
         """Send requests to every runner in service until each has `max_in_flight`."""
         waiting = Counter(request.runner for request in self._in_flight.values())
-        for index, handle in self._runners.in_service().items():
+        for index, handle in self._runners.get_handles().items():
             if not waiting[index]:
                 self._last_contact[index] = time.monotonic()
             for _ in range(self._max_in_flight - waiting[index]):
@@ -113,7 +113,7 @@ class Requests:
             answer: Any = ray.get(request)
         except RayError as error:
             self._runners.put_out_of_service(index)
-            answer = lost(error, index)
+            answer = convert_error(error, index)
         if isinstance(answer, InterreplayError):
             self._forget(index)
         return answer
@@ -157,7 +157,7 @@ class AsyncCollector(RemoteCollector):
         self._idle = 0.0
 
     @override(Collector)
-    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+    def collect(self, make: Callable[[Any, int], Any]) -> CollectionResult:
         if not self._arrived:
             failure = self._failure or self._runners.missing()
             self._failure = None
@@ -165,8 +165,8 @@ class AsyncCollector(RemoteCollector):
                 self._send(make)
                 failure = self._receive()
             if failure is not None:
-                return Collected(failure=failure)
-        return Collected([self._from_columns(unpack(self._arrived.pop(0)))])
+                return CollectionResult(failure=failure)
+        return CollectionResult([self._from_columns(unpack(self._arrived.pop(0)))])
 
     def _send(self, make: Callable[[Any, int], Any]) -> None:
         """Send requests with the weights; new weights after `broadcast_interval` updates, as one object for all."""
@@ -198,7 +198,7 @@ class AsyncCollector(RemoteCollector):
         now = time.monotonic()
         passed = max(now - self._since, 1e-9)
         learner = self._requests.waited - self._waited
-        actors = self._idle / max(1, len(self._runners.in_service()))
+        actors = self._idle / max(1, len(self._runners.get_handles()))
         self._since = now
         self._waited = self._requests.waited
         self._idle = 0.0

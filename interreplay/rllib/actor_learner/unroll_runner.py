@@ -50,8 +50,8 @@ class UnrollRunner(BatchEnvRunner):
         return self._memory
 
     @override(BatchEnvRunner)
-    def _encoded(self) -> Tensor:
-        rows = super()._encoded()
+    def _encode(self) -> Tensor:
+        rows = super()._encode()
         state = self.memory_state()
         if state:
             rows, self._memory = self.module.policy.memory.step(rows, state)

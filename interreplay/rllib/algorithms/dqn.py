@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.listed.layers import named_layers
+from interreplay.learning.listed.layers import name_layers
 from interreplay.learning.setting_fields import check_without_effect, rate_at
 from interreplay.learning.update import Update
 from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
@@ -53,7 +53,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
         if not isinstance(self.exploration, ConfiguredEpsilon):
             check_without_effect(self.update_settings(), EPSILON, "an exploration is set", expected="no exploration")
         network = self.network or {}
-        listed = {layer.kind for layer in chain.from_iterable(map(named_layers, network.values()))}
+        listed = {layer.kind for layer in chain.from_iterable(map(name_layers, network.values()))}
         if self.dueling and "q" in network:
             raise ValueError("dueling is True and network lists q; expected value and advantage, or dueling False")
         if self.noisy and network and "NoisyLinear" not in listed and not any(":" in kind for kind in listed):

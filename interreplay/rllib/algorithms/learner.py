@@ -20,7 +20,7 @@ from torch import Tensor
 from interreplay.buffer import Sample
 from interreplay.errors import TrainingDiverged
 from interreplay.learning.captured import CapturedUpdate
-from interreplay.learning.networks.normalization import Normalized, RewardScale
+from interreplay.learning.networks.normalization import NormalizedEncoder, RewardScale
 from interreplay.learning.networks.optimizers import PlainOptimizer
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
@@ -64,7 +64,7 @@ class BatchLearner(ExactOptimizerStates):
         share_statistics(module.nets)
         self.update_rule = self.config.make_update(module)
         for name, optimizer in self.update_rule.optimizers.items():
-            params = _parameters_of(optimizer)
+            params = _list_parameters(optimizer)
             self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)
         self._captured = None
         # PyTorch's own optimizers use the CPU, so that CUDA graphs cannot contain their steps.
@@ -137,7 +137,7 @@ class BatchLearner(ExactOptimizerStates):
         self.check_losses()
         parameters = dict(self.single_module.named_parameters())
         for name, optimizer in self.update_rule.optimizers.items():
-            for i, parameter in enumerate(_parameters_of(optimizer)):
+            for i, parameter in enumerate(_list_parameters(optimizer)):
                 parameters[f"parameter {i} of {name}"] = parameter
         for name, tensor in parameters.items():  # buffers are excluded: they may hold infinite constants
             bad = tensor.detach()[~torch.isfinite(tensor)]
@@ -146,7 +146,7 @@ class BatchLearner(ExactOptimizerStates):
 
     def observe(self, obs: Observation) -> None:
         """Update the running statistics of observations ``(n, ...)``, if networks normalize by them."""
-        if isinstance(self._encoder, Normalized):
+        if isinstance(self._encoder, NormalizedEncoder):
             self._encoder.observe(obs)
 
     def set_rates(self, rates: dict[str, float]) -> None:
@@ -170,7 +170,7 @@ class BatchLearner(ExactOptimizerStates):
     def load_statistics(self, state: Mapping[str, Any]) -> None:
         """Restore the statistics of observations in a state of a learner."""
         own = state.get(UPDATE_STATE, {})
-        if isinstance(self._encoder, Normalized) and "observations" in own:
+        if isinstance(self._encoder, NormalizedEncoder) and "observations" in own:
             self._encoder.load_statistics(own["observations"])
 
     @override(Learner)
@@ -188,7 +188,7 @@ class BatchLearner(ExactOptimizerStates):
                 "since": self._since,
                 "rule": self.update_rule.state_dict(),
             }
-            if isinstance(self._encoder, Normalized):
+            if isinstance(self._encoder, NormalizedEncoder):
                 state[UPDATE_STATE]["observations"] = self._encoder.statistics()
             if self.reward_scale is not None:
                 state[UPDATE_STATE]["rewards"] = self.reward_scale.state_dict()
@@ -240,7 +240,7 @@ class OffPolicyLearner(BatchLearner):
     @override(BatchLearner)
     def learn_from(self, batch: Sample) -> UpdateResult:
         if self.reward_scale is not None:
-            batch = batch.replace(transitions=self.reward_scale.scaled(batch.transitions))
+            batch = batch.replace(transitions=self.reward_scale.scale(batch.transitions))
         return super().learn_from(batch)
 
     def after_updates(self, env_steps: int) -> None:
@@ -250,7 +250,7 @@ class OffPolicyLearner(BatchLearner):
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by their names, under the current networks."""
         if self.reward_scale is not None:
-            rows = self.reward_scale.scaled(rows)
+            rows = self.reward_scale.scale(rows)
         return self.update_rule.score(rows, names, self.generator)
 
 
@@ -259,5 +259,5 @@ def has_graphs(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Any]:
+def _list_parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
     return list(chain.from_iterable(map(itemgetter("params"), optimizer.param_groups)))

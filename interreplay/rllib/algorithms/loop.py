@@ -34,13 +34,13 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
-from interreplay.environments.spaces import same_form
+from interreplay.environments.spaces import have_same_form
 from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.checkpoints import CheckpointedAlgorithm, global_rng, set_global_rng
 from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.rllib.env_runner.remote import (
-    Collected,
+    CollectionResult,
     Collector,
     FromColumns,
     RemoteCollector,
@@ -50,7 +50,7 @@ from interreplay.rllib.env_runner.remote import (
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.stepping import has_time_limit
 from interreplay.rllib.host import HostedAlgorithm
-from interreplay.runs.resume import plain
+from interreplay.runs.resume import as_plain
 
 LOOP_STATE = "interreplay_loop"
 SPACES = ("observation_space", "action_space")
@@ -136,13 +136,13 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         own = dict(zip(SPACES, self.spaces[INPUT_ENV_SINGLE_SPACES], strict=True))
         for name, space in own.items():
             stated = getattr(self.config, name)
-            if stated is not None and not same_form(stated, space):
+            if stated is not None and not have_same_form(stated, space):
                 raise ValueError(f"{name} is {stated}; expected None or the space of the environment, {space}")
         if self.eval_env_runner_group is None:
             return
         others = self.eval_env_runner_group.get_spaces()[INPUT_ENV_SINGLE_SPACES]
         for (name, space), other in zip(own.items(), others, strict=True):
-            if not same_form(space, other):
+            if not have_same_form(space, other):
                 raise ValueError(
                     f"evaluation_config: the environment {self.evaluation_config.env!r} has the {name} {other}; "
                     f"expected one like the training environment's, {space}"
@@ -181,7 +181,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         module = self.learner.single_module
         return module.observation_space, module.action_space
 
-    def described_policy(self) -> tuple[dict[str, Any], Any]:
+    def describe_policy(self) -> tuple[dict[str, Any], Any]:
         """Return a description of the policy, for checkpoints, and the networks."""
         module = self.learner.single_module
         about = {"algorithm": type(self).__name__, "env": str(self.config.env)}
@@ -414,7 +414,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def _sample(self) -> None:
         """Add one fragment of every runner to the experience."""
 
-    def _store(self, collected: Collected) -> None:
+    def _store(self, collected: CollectionResult) -> None:
         """Add collected rows to the experience.
 
         Raises:
@@ -488,7 +488,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             state[LOOP_STATE] = {
                 **self.experience.state_dict(),
                 "run_id": self.run_id,
-                "trained": plain(self._trained),
+                "trained": as_plain(self._trained),
                 "reported_updates": self._reported_updates,
                 "elapsed_seconds": self.elapsed_seconds,
                 "global_rng": global_rng(),

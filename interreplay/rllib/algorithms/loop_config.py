@@ -19,11 +19,11 @@ from typing_extensions import Self
 
 from interreplay.environments.actions import check_action_space
 from interreplay.errors import accepted_names
-from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of
+from interreplay.learning.algorithms_table import ALGORITHMS, get_architecture
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.listed.networks import STREAMS
-from interreplay.learning.setting_fields import SEED, OrWord, Rate, Whole, accepted_by, defaults, rate_at
+from interreplay.learning.setting_fields import SEED, OrWord, Rate, WholeNumber, defaults, get_accepted_values, rate_at
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.rllib_settings import (
@@ -31,11 +31,11 @@ from interreplay.rllib.algorithms.rllib_settings import (
     adopt_model_settings,
     check_host,
     check_not_ignored,
-    explained,
+    explain_rejected,
     replay_method,
     requests_normalization,
     settings_as_properties,
-    understood,
+    translate_settings,
 )
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.host import has_search_space, is_search_space
@@ -171,7 +171,7 @@ class LoopConfig(AlgorithmConfig):
         if "settings_class" in vars(cls) and training.__doc__ is None:
             training.__doc__ = "Set training options, also by RLlib's names.\n\nArgs:\n"
             for name, field in cls.own_settings().items():
-                accepted = f"default: {field.default}; {accepted_by(field).in_python}"
+                accepted = f"default: {field.default}; {get_accepted_values(field).in_python}"
                 training.__doc__ += f"    {name}: {field.metadata['help']} ({accepted}).\n"
 
     def replay(self, kind: Any, **arguments: Any) -> Self:
@@ -236,7 +236,7 @@ class LoopConfig(AlgorithmConfig):
         of_rllib = inspect.signature(AlgorithmConfig.training).parameters
         known = [*own, "exploration", "replay_buffer_config", *of_rllib]
         given = settings
-        settings, unknown, rejected = understood(self, by_attributes(given), known)
+        settings, unknown, rejected = translate_settings(self, name_by_attributes(given), known)
         for name, other in RLLIB_NAMES.items():
             if name in given and given.get(other, given[name]) != given[name]:
                 rejected.append(f"{name}={given[name]!r} with {other}={given[other]!r} (set one)")
@@ -245,7 +245,7 @@ class LoopConfig(AlgorithmConfig):
         if NotProvided is not size != per_learner:
             rejected.append(f"train_batch_size={size!r} with train_batch_size_per_learner={per_learner!r} (set one)")
         if unknown or rejected:
-            raise TypeError(explained(f"{type(self).__name__}.training", unknown, rejected, known))
+            raise TypeError(explain_rejected(f"{type(self).__name__}.training", unknown, rejected, known))
         self._replace_earlier(settings)
         for name in settings.keys() & own.keys():
             setattr(self, name, settings.pop(name))
@@ -295,13 +295,13 @@ class LoopConfig(AlgorithmConfig):
         Raises:
             TypeError: Settings do not exist or are rejected; one message names all of them.
         """
-        settings = by_attributes(config_dict)
+        settings = name_by_attributes(config_dict)
         replay = settings.pop("replay_buffer_config", None)
         known = [*vars(self), *settings_as_properties(type(self)), *KEYS_OF_DICTIONARIES]
         known += [name for name in settings if hasattr(self, self._translate_special_keys(name, False))]
-        settings, unknown, rejected = understood(self, settings, known)
+        settings, unknown, rejected = translate_settings(self, settings, known)
         if unknown or rejected:
-            raise TypeError(explained(type(self).__name__.removesuffix("Config"), unknown, rejected, known))
+            raise TypeError(explain_rejected(type(self).__name__.removesuffix("Config"), unknown, rejected, known))
         self._replace_earlier(settings)
         super().update_from_dict(settings)
         if replay is None:
@@ -347,8 +347,8 @@ class LoopConfig(AlgorithmConfig):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if isinstance(self.lr, Real):
             self.lr = float(self.lr)  # RLlib rejects the other types of numbers
-        self._check_setting("num_env_runners", Whole(0))
-        self._check_setting("num_envs_per_env_runner", Whole(1))
+        self._check_setting("num_env_runners", WholeNumber(0))
+        self._check_setting("num_envs_per_env_runner", WholeNumber(1))
         super().validate()
         if self.exploration is None:
             self.exploration = Sampled()
@@ -358,15 +358,15 @@ class LoopConfig(AlgorithmConfig):
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
         for name, field in self.own_settings().items():
             if name != "exploration":  # `make_exploration` has checked it
-                self._check_setting(name, accepted_by(field))
+                self._check_setting(name, get_accepted_values(field))
         size = self.own_settings()["train_batch_size"]
-        self._check_setting("train_batch_size_per_learner", accepted_by(size))
+        self._check_setting("train_batch_size_per_learner", get_accepted_values(size))
         if self.train_batch_size not in (size.default, self.train_batch_size_per_learner):
             raise ValueError(
                 f"train_batch_size is {self.train_batch_size} and train_batch_size_per_learner "
                 f"{self.train_batch_size_per_learner}; expected one of them, both are the batch of the one learner"
             )
-        self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
+        self._check_setting("evaluation_max_episode_steps", OrWord(WholeNumber(1), "none", None))
         if self.seed is not None:
             self._check_setting("seed", SEED)
             self.seed = int(self.seed)  # PyTorch rejects NumPy's integers
@@ -421,13 +421,13 @@ class LoopConfig(AlgorithmConfig):
     @property
     def architecture(self) -> Architecture:
         """The networks of the algorithm."""
-        return ARCHITECTURES[architecture_of(self.trainer)]
+        return ARCHITECTURES[get_architecture(self.trainer)]
 
     @property
     def network_settings(self) -> dict[str, Any]:
         """The settings that determine the networks, by name, with Python's numbers, as JSON requires."""
         names = (*COMMON, *self.architecture.settings)
-        return with_python_numbers({name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)})
+        return to_python_numbers({name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)})
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -442,25 +442,25 @@ class LoopConfig(AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        own = {"architecture": architecture_of(self.trainer), "exploration": self.exploration}
+        own = {"architecture": get_architecture(self.trainer), "exploration": self.exploration}
         return super()._model_config_auto_includes | self.network_settings | own
 
 
-def with_python_numbers(value: Any) -> Any:
+def to_python_numbers(value: Any) -> Any:
     """Return nested containers with Python's numbers in place of numpy's.
 
-    Unlike `interreplay.runs.resume.plain`, it keeps tuples, which checkpoints compare as text.
+    Unlike `interreplay.runs.resume.as_plain`, it keeps tuples, which checkpoints compare as text.
     """
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {name: with_python_numbers(part) for name, part in value.items()}
+        return {name: to_python_numbers(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(with_python_numbers, value))
+        return type(value)(map(to_python_numbers, value))
     return value
 
 
-def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:
+def name_by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by the names of their attributes."""
     return {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
 

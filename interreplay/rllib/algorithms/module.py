@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from interreplay.acting import stored_policy
 from interreplay.environments.actions import check_action_space
-from interreplay.environments.spaces import flat_actions, named_parts
-from interreplay.learning.architectures import ARCHITECTURES, Architecture, assembled, encoder_of, resolved
+from interreplay.environments.spaces import flat_actions, name_parts
+from interreplay.learning.architectures import ARCHITECTURES, Architecture, assemble, build_encoder, resolve_model
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
 
@@ -64,9 +64,9 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     def setup(self) -> None:
         self.architecture = ARCHITECTURES[self.model_config["architecture"]]
         check_action_space(self.action_space, self.architecture.acts_in)
-        self._model = resolved(self.architecture, self.observation_space, self.model_config)
+        self._model = resolve_model(self.architecture, self.observation_space, self.model_config)
         encoder, width = self.make_encoder()
-        self.nets = assembled(self.make_networks(width), encoder, self._model)
+        self.nets = assemble(self.make_networks(width), encoder, self._model)
         exploration = copy.deepcopy(self.model_config.get("exploration"))
         if exploration is None:
             exploration = Sampled() if self.policy.stochastic else Gaussian()
@@ -78,7 +78,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     def make_encoder(self) -> tuple[nn.Module, int]:
         """Return the encoder of observations, and the width of its output."""
-        return encoder_of(self.observation_space, self._model)
+        return build_encoder(self.observation_space, self._model)
 
     def make_networks(self, inputs: int) -> nn.Module:
         """Return networks for encoded observations of a width, only the ``actor`` if `inference_only`."""
@@ -115,7 +115,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     def encode(self, obs: Any) -> Tensor:
         """Return encoded observations ``(n, d)`` for stored ones, or for RLlib's."""
-        return self.nets.encoder(named_parts(obs))
+        return self.nets.encoder(name_parts(obs))
 
     def _encode_without_memory(self, obs: Any) -> Tensor:
         if self.policy.memory is not None:
@@ -134,19 +134,19 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return {Columns.ACTIONS: self._shaped(self.act(self._encode_without_memory(batch[Columns.OBS]), None))}
+        return {Columns.ACTIONS: self._reshape(self.act(self._encode_without_memory(batch[Columns.OBS]), None))}
 
     @override(TorchRLModule)
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         obs = self._encode_without_memory(batch[Columns.OBS])
         rng = torch.Generator(device=obs.device).manual_seed(int(torch.randint(2**62, ())))
-        return {Columns.ACTIONS: self._shaped(self.act(obs, self._exploration, rng))}
+        return {Columns.ACTIONS: self._reshape(self.act(obs, self._exploration, rng))}
 
     @override(TorchRLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         raise NotImplementedError("the learner updates from a Sample; see interreplay.rllib.algorithms.learner")
 
-    def _shaped(self, actions: Tensor) -> Tensor:
+    def _reshape(self, actions: Tensor) -> Tensor:
         if isinstance(self.action_space, gym.spaces.Discrete):
             return actions + int(self.action_space.start)
         shape = flat_actions(self.action_space).shape or ()

@@ -18,13 +18,13 @@ from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN, EpisodeTable
 from interreplay.diagnostics.on_manifold import OnManifold
-from interreplay.environments.registration import WRAPPED, own_name
-from interreplay.environments.spaces import columns_of_spaces
+from interreplay.environments.registration import WRAPPED, inner_env_name
+from interreplay.environments.spaces import columns_from_spaces
 from interreplay.errors import NonFiniteError, check_number
 from interreplay.experience import Mix, Replay, RowSource, make_source
 from interreplay.experience.recipes import as_settings
 from interreplay.experience.store import StoreWriter
-from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.losses import check_loss, find_chosen_losses
 from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
 from interreplay.learning.update import CRITIC_LOSS, SCORING, SUCCESS_COLUMN, Update
 from interreplay.part import Context
@@ -36,7 +36,7 @@ from interreplay.rllib.env_runner.env_creation import goal_functions, make_one
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
-from interreplay.transitions import Transitions, grouped, with_extras
+from interreplay.transitions import Transitions, group_columns, with_extras
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class OffPolicyConfig(LoopConfig):
 
     def check_loss(self, method_with_loss: str | None = None) -> None:
         """Reject settings of the critics' loss that contradict each other or the loss of the replay method."""
-        check_loss(**chosen_losses(vars(self), self.settings_class), method=method_with_loss)
+        check_loss(**find_chosen_losses(vars(self), self.settings_class), method=method_with_loss)
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> Update:
@@ -133,7 +133,7 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
-        self._collector = self._make_collector(lambda columns: Transitions(**grouped(columns)))
+        self._collector = self._make_collector(lambda columns: Transitions(**group_columns(columns)))
         self.experience = self._make_experience()
         simulator = None
         if self.config.on_manifold_rows:
@@ -191,7 +191,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         inner = config.env_config.get("arguments", {}) if config.env == WRAPPED else config.env_config
         writer = StoreWriter(
             Path(folder),
-            env=own_name(config.env, config.env_config),
+            env=inner_env_name(config.env, config.env_config),
             env_args=inner,
             spaces=self.single_spaces,
             most_rows=most_rows,
@@ -242,7 +242,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             before = min(len(portion), max(0, self.experience.missing_rows - 1))  # no updates are due for these rows
             for part in (portion[:before], portion[before:]):
                 if len(part):
-                    self._add_rows(self._for_replay(part))
+                    self._add_rows(self._drop_recorded_columns(part))
             assert portion.episode is not None
             ids, numbers = portion.episode.unique(return_counts=True)
             for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
@@ -261,7 +261,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             ValueError: The rows lack a column that the replay method requires.
         """
         for portion in rows:
-            self.replay_buffer.add(self._for_replay(portion))
+            self.replay_buffer.add(self._drop_recorded_columns(portion))
 
     @property
     def replay_buffer(self) -> RowSource:
@@ -299,7 +299,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             config.check_loss(type(rows).__name__)
         observation_space, action_space = self.single_spaces
         try:
-            rows.check(columns_of_spaces(observation_space, action_space))
+            rows.check(columns_from_spaces(observation_space, action_space))
         except ValueError as error:
             raise ValueError(
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
@@ -336,7 +336,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             score=self.learner.score,
             environment=config.env if isinstance(config.env, str) else None,
             environment_arguments=config.env_config,
-            simulate=None if simulator is None else simulator.of_rows,
+            simulate=None if simulator is None else simulator.measure_rows,
         )
 
     @override(TrainingLoop)
@@ -381,7 +381,7 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
-        self._add_rows(self._for_replay(rows))
+        self._add_rows(self._drop_recorded_columns(rows))
         if self.episode_table is not None:
             self.episode_table.add(rows, self.env_steps)
             extras = dict(rows.extras)
@@ -390,7 +390,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         if self.on_rows is not None:
             self.on_rows(rows)
 
-    def _for_replay(self, rows: Transitions) -> Transitions:
+    def _drop_recorded_columns(self, rows: Transitions) -> Transitions:
         """Return rows without the extra columns that are only recorded, not replayed."""
         if self._wanted == rows.extras.keys():
             return rows
@@ -403,7 +403,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.experience.add(rows)
             self._observe(rows)
         except NonFiniteError as error:
-            env = own_name(self.config.env, self.config.env_config)
+            env = inner_env_name(self.config.env, self.config.env_config)
             place = f"env step {self.env_steps + error.row + 1} of {env}"
             raise NonFiniteError(error.column, error.row, error.value, at=place) from None
 

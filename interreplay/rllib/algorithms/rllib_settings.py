@@ -118,7 +118,7 @@ TRANSLATED: dict[str, Callable[[Any, Lookup], dict[str, Any]]] = {
 }
 
 
-def understood(
+def translate_settings(
     config: AlgorithmConfig, given: Mapping[str, Any], known: list[str]
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Translate settings by RLlib's names or ours; `known` are the names of the settings of `config`.
@@ -142,7 +142,7 @@ def understood(
             continue
         plain = text.replace("`", "")
         try:
-            made = _translated(name, given[name], get)
+            made = _translate(name, given[name], get)
             lacking = made.keys() - set(known)
             if lacking:
                 raise ValueError(f"{plain}; {type(config).__name__.removesuffix('Config')} has no {min(lacking)}")
@@ -156,7 +156,7 @@ def understood(
     return settings, unknown, rejected
 
 
-def _translated(name: str, value: Any, get: Lookup) -> dict[str, Any]:
+def _translate(name: str, value: Any, get: Lookup) -> dict[str, Any]:
     """Return our settings for one of RLlib's names.
 
     Raises:
@@ -176,7 +176,7 @@ def _translated(name: str, value: Any, get: Lookup) -> dict[str, Any]:
     return TRANSLATED[name](value, get)
 
 
-def explained(title: str, unknown: list[str], rejected: list[str], known: list[str]) -> str:
+def explain_rejected(title: str, unknown: list[str], rejected: list[str], known: list[str]) -> str:
     """Return one message for all settings that a configuration does not accept."""
     parts = []
     if rejected:

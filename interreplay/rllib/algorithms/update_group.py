@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from interreplay.buffer import Sample
-from interreplay.environments.own_modules import described
+from interreplay.environments.own_modules import locate_error
 from interreplay.errors import UsageError
 from interreplay.learning.actor_critic.many import ManyUpdates, check_alike
 from interreplay.learning.captured import CapturedUpdate
@@ -71,7 +71,7 @@ class UpdateGroup:
                 self._arrived.wait()
             result = self._results.pop(learner)
         if isinstance(result, BaseException):
-            raise RuntimeError(f"the update of several runs failed: {described(result)}") from result
+            raise RuntimeError(f"the update of several runs failed: {locate_error(result)}") from result
         return result
 
     def leave(self, learner: Any) -> None:
@@ -109,8 +109,8 @@ class UpdateGroup:
                 self._updater = CapturedUpdate(self._many, self._generators[0].device)
         for name, optimizer in self._many.optimizers.items():
             optimizer.param_groups[0]["lr"] = updates[0].optimizers[name].param_groups[0]["lr"]
-        batches = aligned([self._batches[member] for member in self._members])
-        batch = Batch.stack(on_one_device(batches))
+        batches = align([self._batches[member] for member in self._members])
+        batch = Batch.stack(move_to_one_device(batches))
         return self._updater.update(batch, self._generators)
 
 
@@ -139,18 +139,18 @@ def settings_outside_updates(config: Any) -> dict[str, Any]:
     found = {name: config.rate(name) for name in config.rate_names()}
     found["matrix_dtype"] = config.matrix_dtype
     found["train_batch_size"] = config.train_batch_size_per_learner
-    found["views"] = views_of(config.replay_buffer_config)
+    found["views"] = count_views(config.replay_buffer_config)
     if config.has_schedules:
         found |= {name: getattr(config, name) for name in PACE}
     return found
 
 
-def views_of(arguments: Mapping[str, Any]) -> int:
+def count_views(arguments: Mapping[str, Any]) -> int:
     """Return the number of views of each row (S4RL) of a replay method with these arguments."""
     found = arguments.get("views", 1)
     for value in arguments.values():
         if isinstance(value, Mapping):
-            found = max(found, views_of(value))
+            found = max(found, count_views(value))
     return found
 
 
@@ -170,7 +170,7 @@ def shared_batch(sample: Sample) -> Batch:
     return Batch(Transitions(**columns, extras=extras), sample.weights, sample.row_weights, sample.actor_weights)
 
 
-def on_one_device(batches: Sequence[Batch]) -> Sequence[Batch]:
+def move_to_one_device(batches: Sequence[Batch]) -> Sequence[Batch]:
     """Return batches on the GPU if some are there and others in main memory; otherwise unchanged."""
     devices = {batch.weights.device for batch in batches}
     if len(devices) == 1:
@@ -179,7 +179,7 @@ def on_one_device(batches: Sequence[Batch]) -> Sequence[Batch]:
     return [batch.map(lambda column: column.to(gpu)) for batch in batches]
 
 
-def aligned(batches: Sequence[Batch]) -> list[Batch]:
+def align(batches: Sequence[Batch]) -> list[Batch]:
     """Return batches that all have row and actor weights if any batch has them; missing weights become 1."""
     found = []
     for batch in batches:

@@ -13,13 +13,13 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
 from interreplay.environments.goal_functions import GoalFn
-from interreplay.environments.registration import own_name
-from interreplay.errors import EnvironmentFailure, accepted_names, copyable, in_words
+from interreplay.environments.registration import inner_env_name
+from interreplay.errors import EnvironmentFailure, accepted_names, copyable, describe_error
 
 ONE_AGENT = "these algorithms train one policy for one agent; RLlib's PPO trains several"
 
 
-def creator_of(env: Any) -> Callable[[Mapping[str, Any]], Any] | None:
+def get_creator(env: Any) -> Callable[[Mapping[str, Any]], Any] | None:
     """Return a function that creates an environment from its `env_config`; None for an id of Gymnasium.
 
     Args:
@@ -31,7 +31,7 @@ def creator_of(env: Any) -> Callable[[Mapping[str, Any]], Any] | None:
         registered = _global_registry.get(ENV_CREATOR, env)
         return lambda context: check_agents(registered(context))
     if isinstance(env, type):
-        return lambda context: check_agents(instance_of(env, context))
+        return lambda context: check_agents(create_instance(env, context))
     if callable(env):
         return lambda context: check_agents(env(context))
     return None
@@ -45,7 +45,7 @@ def check_agents(env: Any) -> Any:
     return env
 
 
-def instance_of(kind: type, context: Mapping[str, Any]) -> Any:
+def create_instance(kind: type, context: Mapping[str, Any]) -> Any:
     """Return an environment of a class, created according to the signature of its constructor.
 
     The entries of ``env_config`` are passed as keyword arguments if the constructor has all of them by name. Otherwise
@@ -90,7 +90,7 @@ def _takes_mapping(kind: type) -> bool:
 def make_one(config: Any) -> gym.Env:
     """Return one environment of a configuration, created as RLlib's runners would create it."""
     context = EnvContext(config.env_config, worker_index=0)
-    creator = creator_of(config.env)
+    creator = get_creator(config.env)
     if creator is not None:
         return creator(context)
     registration.register(config.env)
@@ -114,14 +114,14 @@ def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
     reward = getattr(env, "compute_reward", None)
     if reward is None:
         raise ValueError(f"hindsight needs an environment with compute_reward(achieved, desired, info); got {env}")
-    name = own_name(config.env, config.env_config)
+    name = inner_env_name(config.env, config.env_config)
     terminated = getattr(env, "compute_terminated", None)
     if terminated is not None:
-        terminated = _reported(name, terminated)
-    return _reported(name, reward), terminated
+        terminated = _report_errors(name, terminated)
+    return _report_errors(name, reward), terminated
 
 
-def _reported(name: str, fn: GoalFn) -> GoalFn:
+def _report_errors(name: str, fn: GoalFn) -> GoalFn:
     """Return a function of the environment `name` that reports its errors as failures of the environment."""
     of_goals = getattr(fn, "__name__", "a function of goals")
 
@@ -129,7 +129,7 @@ def _reported(name: str, fn: GoalFn) -> GoalFn:
         try:
             return fn(*arguments)
         except Exception as error:
-            raise EnvironmentFailure(name, f"raised {in_words(error)} in {of_goals}") from copyable(error)
+            raise EnvironmentFailure(name, f"raised {describe_error(error)} in {of_goals}") from copyable(error)
 
     call.__name__ = of_goals
     return call

@@ -17,8 +17,8 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
 from torch import Tensor
 
-from interreplay.environments.registration import own_name
-from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, in_words
+from interreplay.environments.registration import inner_env_name
+from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, describe_error
 
 Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
 """Columns as one block of bytes, with the name, the type and the shape of each.
@@ -60,7 +60,7 @@ def unpack(packed: Packed) -> dict[str, Tensor]:
 
 
 @dataclass
-class Collected:
+class CollectionResult:
     """The result of one round of collecting.
 
     Attributes:
@@ -78,7 +78,7 @@ class Collector(ABC):
     """Collects experience from one runner or several, in this process or in others."""
 
     @abstractmethod
-    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+    def collect(self, make: Callable[[Any, int], Any]) -> CollectionResult:
         """Step the environments of the runners.
 
         Args:
@@ -108,16 +108,18 @@ class RemoteRunners:
     def __init__(self, group: EnvRunnerGroup, config: Any):
         self._manager = group._worker_manager
         self._config = config
-        self._error: InterreplayError | None = None  # the first one in `of_each`
+        self._error: InterreplayError | None = None  # the first one in `call_each`
 
-    def collect(self, weights: dict[str, Any], make: Callable[[Any], Any], from_columns: FromColumns) -> Collected:
+    def collect(
+        self, weights: dict[str, Any], make: Callable[[Any], Any], from_columns: FromColumns
+    ) -> CollectionResult:
         """Let every runner collect with the newest weights, and wait for all of them.
 
         The weights, the state of the learner's module, are part of the request. RLlib's `sync_weights` drops them
         silently while two earlier transfers are in progress, so that a runner acts with old weights. `make` is called
         with each runner in its process and returns an object with `columns`, from which `from_columns` makes it again.
         """
-        collected = Collected(failure=self.missing())
+        collected = CollectionResult(failure=self.missing())
         if collected.failure is not None:
             return collected
         reference = ray.put(weights)
@@ -130,13 +132,13 @@ class RemoteRunners:
                 return failure
             return pack(made.columns()), runner.take_cut_episodes()
 
-        silent = set(self.in_service())
+        silent = set(self.get_handles())
         results = self._manager.foreach_actor(work, timeout_seconds=self._config.sample_timeout_s)
         for result in sorted(results, key=lambda each: each.actor_id):
             silent.discard(result.actor_id)
             reply = result.get()
             if not result.ok:
-                collected.failure = lost(reply, result.actor_id)
+                collected.failure = convert_error(reply, result.actor_id)
             elif isinstance(reply, EnvironmentFailure):
                 collected.failure = reply
             else:
@@ -167,14 +169,14 @@ class RemoteRunners:
             except EnvironmentFailure as failure:
                 return failure
 
-        silent = set(self.in_service())
+        silent = set(self.get_handles())
         found = {}
         results = self._manager.foreach_actor(work, timeout_seconds=self._config.evaluation_sample_timeout_s)
         for result in results:
             silent.discard(result.actor_id)
             reply = result.get()
             if not result.ok:
-                failure = lost(reply, result.actor_id)
+                failure = convert_error(reply, result.actor_id)
             elif isinstance(reply, EnvironmentFailure):
                 failure = reply
             found[result.actor_id] = reply
@@ -184,7 +186,7 @@ class RemoteRunners:
             raise failure
         return [found[index] for index in sorted(found)]
 
-    def in_service(self) -> dict[int, Any]:
+    def get_handles(self) -> dict[int, Any]:
         """Return Ray's handles of the runners in service, by index."""
         handles = self._manager.actors()
         return {index: handles[index] for index in self._manager.healthy_actor_ids()}
@@ -194,7 +196,7 @@ class RemoteRunners:
         if self._error is not None:
             return self._error
         total = len(self._manager.actor_ids())
-        away = total - len(self.in_service())
+        away = total - len(self.get_handles())
         return RunnerLost(f"{away} of {total} remote env runners lost") if away else None
 
     def put_out_of_service(self, index: int) -> None:
@@ -205,7 +207,7 @@ class RemoteRunners:
         """End the process of a runner that did not answer within the setting `limit`, and return the error."""
         ray.kill(self._manager.actors()[index])
         self.put_out_of_service(index)
-        env = own_name(self._config.env, self._config.env_config)
+        env = inner_env_name(self._config.env, self._config.env_config)
         return RunnerLost(
             f"remote env runner {index} returned nothing within {limit}={getattr(self._config, limit)} s: "
             f"a step or a reset of {env} hangs, or takes longer"
@@ -221,28 +223,28 @@ class RemoteRunners:
         for index in silent - {result.actor_id for result in results}:
             ray.kill(self._manager.actors()[index])
 
-    def of_each(self, work: Callable[[Any], Any], limit: float | None = None) -> list[Any]:
+    def call_each(self, work: Callable[[Any], Any], limit: float | None = None) -> list[Any]:
         """Call a function with each runner in service, and return the results that arrive within `limit` seconds.
 
         `missing` returns the first error.
         """
-        if not self.in_service():
+        if not self.get_handles():
             return []
         found = []
         for result in self._manager.foreach_actor(work, timeout_seconds=limit):
             if result.ok:
                 found.append(result.get())
             elif self._error is None:
-                self._error = lost(result.get(), result.actor_id)
+                self._error = convert_error(result.get(), result.actor_id)
         return found
 
     def states(self, limit: float | None = None) -> dict[int, Any]:
-        """Return the states of the runners in service, by index; `limit` is as for `of_each`."""
-        return dict(self.of_each(lambda runner: (runner.worker_index, runner.state_dict()), limit))
+        """Return the states of the runners in service, by index; `limit` is as for `call_each`."""
+        return dict(self.call_each(lambda runner: (runner.worker_index, runner.state_dict()), limit))
 
     def load_states(self, states: Mapping[int, Any], env_steps: int) -> None:
         """Continue from `states`; runners without one begin after `env_steps` env steps of the run."""
-        if not self.in_service():
+        if not self.get_handles():
             return
         reference = ray.put(states)
 
@@ -253,7 +255,7 @@ class RemoteRunners:
             else:
                 runner.load_state_dict(saved)
 
-        self.of_each(load)
+        self.call_each(load)
 
 
 class RemoteCollector(Collector):
@@ -268,13 +270,13 @@ class RemoteCollector(Collector):
         return self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
 
     @override(Collector)
-    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+    def collect(self, make: Callable[[Any, int], Any]) -> CollectionResult:
         version = self._learner.updates
         return self._runners.collect(self._weights(), lambda runner: make(runner, version), self._from_columns)
 
     @override(Collector)
     def metrics(self) -> list[Any]:
-        return self._runners.of_each(lambda runner: runner.get_metrics())
+        return self._runners.call_each(lambda runner: runner.get_metrics())
 
     @override(Collector)
     def state_dict(self) -> dict[str, Any]:
@@ -285,14 +287,14 @@ class RemoteCollector(Collector):
         self._runners.load_states(state["remote_runners"], state["env_steps"])
 
 
-def lost(error: RayError, index: int | None = None) -> InterreplayError:
+def convert_error(error: RayError, index: int | None = None) -> InterreplayError:
     """Convert one of Ray's errors about a runner into one of our errors."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, InterreplayError):
         return cause
     runner = "a remote env runner" if index is None else f"remote env runner {index}"
     if isinstance(error, RayTaskError) and cause is not None:  # such as an error of a callback
-        return RunnerLost(f"{runner} raised {in_words(cause)}")
+        return RunnerLost(f"{runner} raised {describe_error(cause)}")
     words = " ".join(str(error).split())
     return RunnerLost(f"{runner} died: {type(error).__name__}: {words[:300]}")
 
@@ -303,4 +305,4 @@ def runner_errors() -> Iterator[None]:
     try:
         yield
     except RayError as error:
-        raise lost(error) from error
+        raise convert_error(error) from error

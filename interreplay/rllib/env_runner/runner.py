@@ -22,21 +22,21 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from interreplay.diagnostics.episode_table import EPISODE_RETURN
-from interreplay.environments.actions import Actions, actions_of
+from interreplay.environments.actions import Actions, make_actions
 from interreplay.environments.spaces import as_column
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
-from interreplay.rllib.env_runner.remote import Collected, Collector
+from interreplay.rllib.env_runner.remote import CollectionResult, Collector
 from interreplay.rllib.env_runner.runner_state import (
     IDS_PER_RUNNER,
     EpisodeLog,
     Names,
     RunnerState,
     chain,
-    columns_of_infos,
     environments,
+    read_infos,
 )
 from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner, has_time_limit
 from interreplay.rllib.host import quick_start
@@ -114,7 +114,7 @@ class BatchEnvRunner(SteppingRunner):
         self._seeds = EpisodeSeeds(self._seed, self.worker_index or 0) if self.config.in_evaluation else None
         self._state = self._first_state()
         self._hooks = EpisodeCallbacks(self)
-        self._scale = self._scale_of_env()
+        self._scale = self._get_actions()
         self._cut: list[int] = []
         self._failure: EnvironmentFailure | None = None
 
@@ -139,11 +139,11 @@ class BatchEnvRunner(SteppingRunner):
             over=np.zeros(self.num_envs, dtype=bool),
         )
 
-    def _scale_of_env(self) -> Actions | None:
+    def _get_actions(self) -> Actions | None:
         """Return the kind of actions; None without environments, as in the learner's process next to remote runners."""
         if self.env is None:
             return None
-        return actions_of(self.env.single_action_space, self.config.normalize_actions)
+        return make_actions(self.env.single_action_space, self.config.normalize_actions)
 
     def begin_new(self, env_steps: int) -> None:
         """Begin with seeds and episode ids that no process used before `env_steps` env steps of the run."""
@@ -206,7 +206,7 @@ class BatchEnvRunner(SteppingRunner):
         """
         running = self._state.interrupted()
         try:
-            with self._uncounted_after_errors():
+            with self._discard_after_errors():
                 if self._builds_episodes:
                     self._hooks.begin_sample()
                 yield
@@ -219,7 +219,7 @@ class BatchEnvRunner(SteppingRunner):
             raise
 
     @contextmanager
-    def _uncounted_after_errors(self) -> Iterator[None]:
+    def _discard_after_errors(self) -> Iterator[None]:
         """Remove the steps and the finished episodes of this context from the next report if an error ends it."""
         unreported = self._state.steps_since_report
         finished = len(self._state.log.finished)
@@ -308,7 +308,7 @@ class BatchEnvRunner(SteppingRunner):
             explore = self.config.explore
         self._begun = 0
         try:
-            with self._uncounted_after_errors():
+            with self._discard_after_errors():
                 self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
             self._hooks.recording = False
@@ -330,7 +330,7 @@ class BatchEnvRunner(SteppingRunner):
         if self.env is None:
             self.make_env()
             self._state.resize(self.num_envs)
-            self._scale = self._scale_of_env()
+            self._scale = self._get_actions()
             self._ongoing_episodes = [None] * self.num_envs
 
     def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
@@ -363,13 +363,13 @@ class BatchEnvRunner(SteppingRunner):
         self._cut += [episode for episode in state.interrupted() if episode not in self._cut]
         state.seeded = True
         self._needs_initial_reset = False
-        state.obs = self._observed(obs)
+        state.obs = self._observe(obs)
         self._begun = len(self._hooks.done)  # the other episodes were interrupted
-        begun = self._admitted(np.ones(self.num_envs, dtype=bool))
+        begun = self._admit(np.ones(self.num_envs, dtype=bool))
         state.over = ~begun
         self._start(begun, state.obs, infos)
 
-    def _observed(self, observation: Any) -> Any:
+    def _observe(self, observation: Any) -> Any:
         """Return observations as columns. Other vector environments than `SerialEnvs` may reuse their arrays."""
         if not isinstance(self.env, SerialEnvs):
             observation = copy.deepcopy(observation)
@@ -382,7 +382,7 @@ class BatchEnvRunner(SteppingRunner):
         if self._builds_episodes:
             self._hooks.reset(which, obs, infos)
 
-    def _admitted(self, due: np.ndarray) -> np.ndarray:
+    def _admit(self, due: np.ndarray) -> np.ndarray:
         """Return which of the environments `due` ``(n,)`` begin another episode: all, or the number still requested."""
         begun = due
         if self._episode_goal is not None:
@@ -399,7 +399,7 @@ class BatchEnvRunner(SteppingRunner):
         actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
         observed, rewards, terminated, truncated, infos = results
-        next_obs = self._observed(observed)
+        next_obs = self._observe(observed)
         live = ~state.over
         over = terminated | truncated
         if self._max_episode_steps is not None:
@@ -413,17 +413,17 @@ class BatchEnvRunner(SteppingRunner):
             self._hooks.step(live, state.obs, actions, (next_obs, rewards, terminated, truncated, infos))
         rows = None
         if live.any():
-            extras |= columns_of_infos(self._recorded, infos)
+            extras |= read_infos(self._recorded, infos)
             if EPISODE_RETURN in self._recorded:
                 extras |= state.log.columns(over)
-            stored_rewards, stored_ends = self._stored(infos, rewards, terminated)
+            stored_rewards, stored_ends = self._select_stored(infos, rewards, terminated)
             count = int(live.sum())
             state.steps_since_report += count
             self.num_env_steps_sampled_lifetime += count
             rows = self._rows(live, actions, (next_obs, stored_rewards, stored_ends, truncated), extras)
         state.obs = next_obs
         if not live.all():
-            begun = self._admitted(~live)
+            begun = self._admit(~live)
             if begun.any():
                 self._start(begun, next_obs, infos)
             over = (over | ~live) & ~begun
@@ -446,7 +446,7 @@ class BatchEnvRunner(SteppingRunner):
             extras={name: torch.from_numpy(column[live]) for name, column in extras.items()},
         )
 
-    def _encoded(self) -> Tensor:
+    def _encode(self) -> Tensor:
         """Return the current observations, encoded for the policy, ``(n, d)``."""
         return self.module.encode(as_tensors(self._state.obs, self._device))
 
@@ -462,7 +462,7 @@ class BatchEnvRunner(SteppingRunner):
             if record:
                 recorded = policy.record_random(self.num_envs)
         else:
-            obs = self._encoded()
+            obs = self._encode()
             exploration = self._state.exploration if explore else GREEDY
             if self._seeds is not None and not explore:
                 obs = pad(obs, (0, 0, 0, -len(obs) % ROWS_OF_EVALUATIONS))
@@ -568,12 +568,12 @@ class LocalCollector(Collector):
         self._learner = learner
 
     @override(Collector)
-    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+    def collect(self, make: Callable[[Any, int], Any]) -> CollectionResult:
         try:
             rows = make(self._runner, self._learner.updates)
         except EnvironmentFailure as failure:
-            return Collected(failure=failure)
-        return Collected([rows], self._runner.take_cut_episodes())
+            return CollectionResult(failure=failure)
+        return CollectionResult([rows], self._runner.take_cut_episodes())
 
     @override(Collector)
     def metrics(self) -> list[Any]:

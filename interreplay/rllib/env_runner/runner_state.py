@@ -46,7 +46,7 @@ Names = Collection[str]
 """Names of columns that are recorded with the transitions: "behavior", "success", and `REPORTED_SUCCESS`."""
 
 
-def success_of(info: Any) -> Any:
+def read_success(info: Any) -> Any:
     """Return the success that an environment's info reports: a number, or an array with one element; else None."""
     if not isinstance(info, dict):
         return None
@@ -56,12 +56,12 @@ def success_of(info: Any) -> Any:
     return success if isinstance(success, bool | int | float | np.bool_ | np.number) else None
 
 
-def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
+def read_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
     """Return the named columns ``(n,)`` that come from infos: whether each step was a success."""
-    reported = REPORTED_SUCCESS in names and any(success_of(info) is not None for info in infos)
+    reported = REPORTED_SUCCESS in names and any(read_success(info) is not None for info in infos)
     if not (reported or SUCCESS_COLUMN in names):
         return {}
-    return {SUCCESS_COLUMN: np.array(list(map(success_of, infos))).astype(bool)}
+    return {SUCCESS_COLUMN: np.array(list(map(read_success, infos))).astype(bool)}
 
 
 @dataclass
@@ -105,7 +105,7 @@ class EpisodeLog:
         self.returns += rewards * live
         self.lengths += live
         for i in np.flatnonzero(done & live):
-            success = success_of(infos[i])
+            success = read_success(infos[i])
             self.finished.append(
                 FinishedEpisode(
                     length=int(self.lengths[i]),

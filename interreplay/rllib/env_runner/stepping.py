@@ -19,10 +19,10 @@ from ray.rllib.utils.metrics import ENV_RESET_TIMER
 
 from interreplay.environments import registration
 from interreplay.environments.atari import learner_view
-from interreplay.environments.registration import own_name
-from interreplay.environments.spaces import leaves, parts_of
-from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, in_words, is_request_to_end
-from interreplay.rllib.env_runner.env_creation import creator_of
+from interreplay.environments.registration import inner_env_name
+from interreplay.environments.spaces import leaves, split_parts
+from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, describe_error, is_request_to_end
+from interreplay.rllib.env_runner.env_creation import get_creator
 from interreplay.rllib.env_runner.runner_state import chain, environments
 
 logger = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ class SerialEnvs(VectorWrapper):
             self._reject_malformed_reset(options)
             raise
         for env, observation in zip(self._vector.envs, self._vector._env_obs, strict=True):
-            if found := _unstorable(observation, self._integer_parts):
-                raise EnvironmentFailure(_name_of(env), found)
+            if found := _find_unstorable(observation, self._integer_parts):
+                raise EnvironmentFailure(_get_env_name(env), found)
         return result
 
     def step(self, actions: Any) -> Any:
@@ -102,7 +102,7 @@ class SerialEnvs(VectorWrapper):
             self._reject_malformed(results)
             raise
         well_formed = column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
-        if self._integer_parts and any(_unstorable(each, self._integer_parts) for each in observations):
+        if self._integer_parts and any(_find_unstorable(each, self._integer_parts) for each in observations):
             well_formed = False
         if not well_formed or (self._shape is not None and batch.shape != self._shape):
             self._reject_malformed(results)
@@ -122,13 +122,13 @@ class SerialEnvs(VectorWrapper):
                 found = f"returned {returned} in reset; expected two: observation, info"
             found = found or _misshapen(result[0], self._space)
             if found:
-                raise EnvironmentFailure(_name_of(env), found)
+                raise EnvironmentFailure(_get_env_name(env), found)
 
     def _reject_malformed(self, results: Sequence[Any]) -> None:
         """Raise EnvironmentFailure for the first environment that returned values that cannot be stored."""
         for env, result in zip(self._vector.envs, results, strict=True):
-            if found := _malformed(result, self._space, self._integer_parts):
-                raise EnvironmentFailure(_name_of(env), found)
+            if found := _find_malformed(result, self._space, self._integer_parts):
+                raise EnvironmentFailure(_get_env_name(env), found)
 
 
 def integer_parts(space: Any) -> dict[str, Any]:
@@ -140,12 +140,12 @@ def integer_parts(space: Any) -> dict[str, Any]:
     return found
 
 
-def _name_of(env: Any) -> str:
+def _get_env_name(env: Any) -> str:
     """Return the name of an environment for messages."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
-def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
+def _find_malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the result of an environment's step, or None."""
     if not isinstance(result, tuple) or len(result) != 5:
         returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
@@ -153,7 +153,7 @@ def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str
     observation, reward, terminated, truncated, _ = result
     if found := _misshapen(observation, space):
         return found
-    if found := _unstorable(observation, integer_parts):
+    if found := _find_unstorable(observation, integer_parts):
         return found
     if isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"returned the reward {reward!r}; expected one number"
@@ -164,7 +164,7 @@ def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str
 
 def _misshapen(observation: Any, space: Any) -> str | None:
     """Return which Box of an observation has another shape than in its space, or None."""
-    given = {"": observation} if isinstance(space, Box) else parts_of(observation)
+    given = {"": observation} if isinstance(space, Box) else split_parts(observation)
     for name, part in leaves(space).items():
         if name not in given or not isinstance(part, Box):  # lists for tuples have no names
             continue
@@ -178,7 +178,7 @@ def _misshapen(observation: Any, space: Any) -> str | None:
     return None
 
 
-def _unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | None:
+def _find_unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | None:
     """Return why the integers of an observation do not fit its space, or None.
 
     Args:
@@ -187,7 +187,7 @@ def _unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | Non
     """
     if not integer_parts:
         return None
-    given = parts_of(observation)
+    given = split_parts(observation)
     for name, space in integer_parts.items():
         if name not in given:  # lists are accepted for tuples, and their parts have no names
             continue
@@ -224,7 +224,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         config = self.config
         if isinstance(config.env, str):
             registration.register(config.env)
-        creator = creator_of(config.env)
+        creator = get_creator(config.env)
         if creator is not None:  # it creates classes according to the signatures of their constructors
             self.config = config.copy(copy_frozen=False)
             self.config.env = creator
@@ -251,13 +251,13 @@ class SteppingRunner(SingleAgentEnvRunner):
         if not self._integer_parts:
             return
         for observation in iterate(self._batch_space, observations):
-            if found := _unstorable(observation, self._integer_parts):
+            if found := _find_unstorable(observation, self._integer_parts):
                 raise EnvironmentFailure(self.env_name, found)
 
     @property
     def env_name(self) -> str:
         """The environment's name for messages."""
-        return own_name(self.config.env, self.config.env_config)
+        return inner_env_name(self.config.env, self.config.env_config)
 
     @override(SingleAgentEnvRunner)
     def _try_env_step(self, actions: Any) -> Any:
@@ -291,7 +291,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         except BaseException as error:
             if is_request_to_end(error):
                 raise
-            logger.warning("closing %s failed: %s", self.env_name, in_words(error))
+            logger.warning("closing %s failed: %s", self.env_name, describe_error(error))
             layer = self.env
             while layer is not None:  # otherwise gymnasium closes it again when it is deleted, and prints the error
                 layer.closed = True
@@ -304,13 +304,13 @@ class SteppingRunner(SingleAgentEnvRunner):
             raise error
         if isinstance(error, EnvironmentFailure):
             raise EnvironmentFailure(self.env_name, error.cause_text)
-        text = in_words(error)
+        text = describe_error(error)
         if isinstance(error, InterreplayError):
             text = " ".join(str(error).split())
         suffix = "" if where == "step" else f" in {where}"
         raise EnvironmentFailure(self.env_name, f"raised {text}{suffix}") from copyable(error)
 
-    def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
+    def _select_stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
         """Return the rewards and terminations ``(n,)`` to store; an environment may report separate ones for that."""
         if not self._has_learner_view:
             return rewards, terminated

@@ -18,7 +18,7 @@ from interreplay.buffer import Sample
 from interreplay.buffer.catalogue import Kind, make_buffer
 from interreplay.errors import accepted_names
 from interreplay.learning.update import LARGEST_ERROR
-from interreplay.rllib.stock.episode_conversion import EpisodeIds, episodes_of, transitions_of
+from interreplay.rllib.stock.episode_conversion import EpisodeIds, to_episodes, to_transitions
 from interreplay.storage.read_views import read_view
 
 DOTTED = "interreplay.rllib.ReplayBuffer"
@@ -123,7 +123,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
         known = len(ids)
         if chunks:
             self._spaces = {name: getattr(chunks[0], name) for name in ("observation_space", "action_space")}
-            self.buffer.add(transitions_of(chunks, ids.write(chunks)))
+            self.buffer.add(to_transitions(chunks, ids.write(chunks)))
         new = len(ids) - known
         gone = ids.forget(self.capacity)
         evicted = stored + steps - len(self)
@@ -134,7 +134,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
             num_env_steps_added=steps,
             num_episodes_evicted=gone,
             num_env_steps_evicted=evicted,
-            **_for_agent_and_module(
+            **_count_agent_and_module(
                 episodes_added=new, steps_added=steps, episodes_evicted=gone, steps_evicted=evicted
             ),
         )
@@ -190,7 +190,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
             known = discounts > 0
             steps[known] = np.rint(np.log(discounts[known]) / np.log(gamma))
         self._log_sample(sample, float(steps.mean()))
-        return episodes_of(sample, steps, self._spaces, to_numpy)
+        return to_episodes(sample, steps, self._spaces, to_numpy)
 
     def _log_sample(self, sample: Sample, n_step: float) -> None:
         """Log a draw: its rows, the different rows and episodes among them, and the mean n-step."""
@@ -205,7 +205,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
             num_resamples=0,
             agent_to_sampled_n_step={DEFAULT_AGENT_ID: n_step},
             module_to_sampled_n_step={DEFAULT_MODULE_ID: n_step},
-            **_for_agent_and_module(
+            **_count_agent_and_module(
                 steps_sampled=len(sample), steps_per_sample=rows, episodes_per_sample=episodes, resamples=0
             ),
         )
@@ -244,7 +244,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
         self._drawn = None
 
 
-def _for_agent_and_module(**counts: int) -> dict[str, Any]:
+def _count_agent_and_module(**counts: int) -> dict[str, Any]:
     """Return RLlib's keywords ``agent_to_num_…`` and ``module_to_num_…``, with the same counts for agent and module."""
     keywords: dict[str, Any] = {}
     for name, count in counts.items():

@@ -51,7 +51,7 @@ class EpisodeIds(dict[str, int]):
         return len(gone)
 
 
-def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> Transitions:
+def to_transitions(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> Transitions:
     """Return the rows of non-empty episode chunks as one block of transitions, chunk after chunk.
 
     A chunk may continue an episode that was partly added before. Its copy of that beginning (its lookback) is not
@@ -98,7 +98,7 @@ def _per_row(obs: Observation) -> list[Any]:
     return list(obs.cpu().numpy())
 
 
-def episodes_of(sample: Sample, steps: np.ndarray, spaces: dict[str, Any], to_numpy: bool) -> list[SingleAgentEpisode]:
+def to_episodes(sample: Sample, steps: np.ndarray, spaces: dict[str, Any], to_numpy: bool) -> list[SingleAgentEpisode]:
     """Return one episode of one step per sampled row, as RLlib's learner connectors expect.
 
     Args:

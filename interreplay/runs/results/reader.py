@@ -78,7 +78,7 @@ def number(value: Any) -> float:
     return found if abs(found) < LARGEST else math.nan
 
 
-def named(row: Mapping[str, Any], name: str) -> float:
+def read_named(row: Mapping[str, Any], name: str) -> float:
     """Return the first finite number in the columns of `NAMES` for `name`, NaN if there is none."""
     for column in NAMES[name]:
         found = number(row.get(column))
@@ -92,12 +92,12 @@ def mean_return(result: Mapping[str, Any]) -> float:
     return float(result.get("env_runners", {}).get("episode_return_mean", math.nan))
 
 
-def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def drop_repeated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with increasing env steps. For steps that were repeated after a restart, the last row is kept."""
     kept: list[dict[str, Any]] = []
     least = math.inf
     for row in reversed(rows):
-        steps = named(row, "env_steps")
+        steps = read_named(row, "env_steps")
         if steps < least:
             kept.append(row)
             least = steps
@@ -107,10 +107,10 @@ def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def values(folder: Path, name: str) -> list[tuple[int, float]]:
     """Return env steps and the values of a quantity of `NAMES` that a run has reported."""
     found = []
-    for row in kept_rows(read_rows(folder)[0]):
-        value = named(row, name)
+    for row in drop_repeated(read_rows(folder)[0]):
+        value = read_named(row, name)
         if not math.isnan(value):
-            found.append((int(named(row, "env_steps")), value))
+            found.append((int(read_named(row, "env_steps")), value))
     return found
 
 

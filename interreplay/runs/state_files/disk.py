@@ -64,7 +64,7 @@ class FolderInUse(UsageError):
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
+def hold(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
     """Hold the lock of a folder. The system releases it when this process ends, however it ends.
 
     Wait at most `patience` seconds for another process, such as a killed one that has not ended yet. On file systems

@@ -26,7 +26,7 @@ def seal(folder: Path) -> None:
         if path.is_dir():
             sync(path)
         elif path.name != MANIFEST:
-            entries[str(path.relative_to(folder))] = _flushed(path)
+            entries[str(path.relative_to(folder))] = _flush(path)
     _write(folder, entries)
 
 
@@ -34,7 +34,7 @@ def add(folder: Path, name: str, text: str) -> None:
     """Write one more file into a sealed folder. A folder without a manifest is sealed."""
     (folder / name).write_text(text)
     if (folder / MANIFEST).exists():
-        _write(folder, read(folder) | {name: _flushed(folder / name)})
+        _write(folder, read(folder) | {name: _flush(folder / name)})
     else:
         seal(folder)
 
@@ -101,7 +101,7 @@ def read(folder: Path) -> dict[str, Entry]:
         raise CheckpointError(
             f"{folder} has the format {manifest.get('format')}, which this version cannot read; expected {FORMAT}"
         )
-    if set(manifest) != {"format", "files", "checksum"} or manifest["checksum"] != _own(manifest["files"]):
+    if set(manifest) != {"format", "files", "checksum"} or manifest["checksum"] != _compute_checksum(manifest["files"]):
         raise CheckpointError(f"{path} has a wrong checksum: the checkpoint is damaged")
     found = {}
     for name, entry in manifest["files"].items():
@@ -114,17 +114,17 @@ def read(folder: Path) -> dict[str, Entry]:
 
 
 def _write(folder: Path, entries: dict[str, Entry]) -> None:
-    text = json.dumps({"format": FORMAT, "files": entries, "checksum": _own(entries)})
+    text = json.dumps({"format": FORMAT, "files": entries, "checksum": _compute_checksum(entries)})
     with replacement(folder / MANIFEST) as file:
         file.write(text)
 
 
-def _own(entries: dict[str, Any]) -> int:
+def _compute_checksum(entries: dict[str, Any]) -> int:
     """Return the checksum of a manifest."""
     return zlib.crc32(json.dumps([FORMAT, sorted(entries.items())]).encode())
 
 
-def _flushed(path: Path) -> Entry:
+def _flush(path: Path) -> Entry:
     sync(path)
     return path.stat().st_size, _checksum(path)
 

@@ -72,7 +72,7 @@ def evaluate(
     form = form.over(batch.x.shape[2], actions)
     queries = batch.place((z[:, kept:] - z[:, :1]).to(batch.x))
     truth = y[:, kept:].to(batch.x)
-    hyper = schedule.applied(form, batch)
+    hyper = schedule.get_current(form, batch)
     if schedule.kind == "local":
         hyper = fit(schedule.how, form, hyper, batch.x, batch.y, batch.spread).hyper
     found = posterior(form, hyper, batch.x, y=batch.y, queries=queries)

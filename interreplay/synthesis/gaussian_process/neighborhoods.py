@@ -31,7 +31,7 @@ class Scale(NamedTuple):
         return torch.addcmul(self.center, x, self.width)
 
 
-def scale_of(x: Tensor, kind: str) -> Scale:
+def fit_scale(x: Tensor, kind: str) -> Scale:
     """Return the map for points ``(n, m, d)``: mean and standard deviation (dividing by m), or minimum and range."""
     if kind == "none":
         return Scale(torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1]))
@@ -110,8 +110,8 @@ class Preparation:
         dtype = PRECISIONS[self.precision]
         offsets = (z - z[:, :1]).to(dtype)  # subtracted in the rows' precision, for values far from 0
         y = y.to(dtype)
-        targets = scale_of(y, "standardize")
-        features = scale_of(offsets, self.scaling)
+        targets = fit_scale(y, "standardize")
+        features = fit_scale(offsets, self.scaling)
         x = features.apply(offsets)
         axes = None
         if self.components is not None:
@@ -120,14 +120,14 @@ class Preparation:
         return Neighborhoods(x, targets.apply(y), targets, features=features, axes=axes, spread=SPREAD[self.scaling])
 
 
-def inputs_of(rows: Transitions) -> Tensor:
+def stack_inputs(rows: Transitions) -> Tensor:
     """Return z = [s; a] ``(..., d)`` of rows ``(n, ...)`` or ``(n, m, ...)``, without discrete values."""
     lead = rows.rewards.dim()
     parts = flat_parts(rows.obs, lead) + flat_parts(rows.actions, lead)
     return torch.cat(list(filter(torch.is_floating_point, parts)), dim=-1)
 
 
-def targets_of(rows: Transitions) -> Tensor:
+def stack_targets(rows: Transitions) -> Tensor:
     """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``, without discrete values."""
     lead = rows.rewards.dim()
     rewards = rows.rewards.unsqueeze(-1)

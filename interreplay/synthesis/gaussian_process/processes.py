@@ -136,7 +136,7 @@ class Hyperparameters:
         return flat.isfinite().all(dim=1)
 
     @classmethod
-    def initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype) -> Hyperparameters:
+    def make_initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype) -> Hyperparameters:
         """Return the initial values of fits: nearly linear functions, as dynamics are within a neighborhood.
 
         Distances between points in d features grow as √d. With a constant length scale all points would be
@@ -211,7 +211,7 @@ def log_evidence(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor) -> Te
     scale = hyper.outputscale.unsqueeze(-1)
     matrix = _with_diagonal(covariance(form, hyper, among) * scale, scale + hyper.noise.unsqueeze(-1))
     factor, info = torch.linalg.cholesky_ex(matrix + matrix.tril(-1).mT)  # autograd needs both triangles
-    residual = _by_kernel(y - prior_mean(hyper, x), matrix.shape[1])
+    residual = _group_by_kernel(y - prior_mean(hyper, x), matrix.shape[1])
     whitened = torch.linalg.solve_triangular(factor, residual, upper=False)
     squares = whitened.square().sum(dim=(1, 2, 3))
     log_determinants = 2.0 * factor.diagonal(dim1=2, dim2=3).log().sum(dim=(1, 2)) * residual.shape[3]
@@ -253,7 +253,7 @@ def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries:
     groups = kernel.shape[1]
     matrix = _with_diagonal(kernel[..., : len(rows)], scale + hyper.noise.unsqueeze(-1))
     factor, failed, retried = factorize(matrix)
-    residual = _by_kernel(y - prior_mean(hyper, x), groups)
+    residual = _group_by_kernel(y - prior_mean(hyper, x), groups)
     cross = kernel[..., len(rows) :].reshape(n, groups, m, q)
     solved = torch.linalg.solve_triangular(factor, torch.cat([cross, residual], dim=3), upper=False)
     to_query = solved[..., :q]
@@ -280,7 +280,7 @@ def _with_diagonal(pairs: Tensor, diagonal: Tensor) -> Tensor:
     return matrix
 
 
-def _by_kernel(values: Tensor, groups: int) -> Tensor:
+def _group_by_kernel(values: Tensor, groups: int) -> Tensor:
     """Return values of targets ``(n, m, T)`` grouped by the kernels of the targets ``(n, G, m, T / G)``."""
     return values.unflatten(2, (groups, -1)).transpose(1, 2)
 

@@ -11,7 +11,7 @@ from interreplay.errors import check_number
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.synthesis.gaussian_process.fit import Fit, fit
-from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, inputs_of, targets_of
+from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, stack_inputs, stack_targets
 from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters
 from interreplay.transitions import as_tensor
 
@@ -33,7 +33,7 @@ class Schedule:
         how: Method and length of a fit; by default 30 epochs, 10 for local fits.
         size: Number of neighborhoods or rows to fit to; None for 32 or 256.
         every: Batches between two fits of shared hyperparameters.
-        warm_start: Whether a fit starts at the result of the previous one instead of `Hyperparameters.initial`.
+        warm_start: Whether a fit starts at the result of the previous one instead of `Hyperparameters.make_initial`.
 
     Attributes:
         current: Result of the last fit, its mean if several neighborhoods were fitted; None before the first fit.
@@ -74,20 +74,20 @@ class Schedule:
         if self.kind == "rows" and self.due():
             slots = rng.choice(len(storage), min(self.size, len(storage)), replace=False)
             rows = view.read(storage, torch.from_numpy(slots))
-            self._rows = preparation(inputs_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
+            self._rows = preparation(stack_inputs(rows).unsqueeze(0), stack_targets(rows).unsqueeze(0))
 
     def __call__(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
         """Return hyperparameters for a batch: one set per neighborhood, or one for all."""
         found = self.current
         if found is None or self.due():
-            found = self._fitted(form, batch)
+            found = self._fit(form, batch)
         self.batches += 1
         return found
 
-    def _fitted(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        start = self._initial(form, batch)
+    def _fit(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        start = self._make_initial(form, batch)
         if self.warm_start:
-            start = self.applied(form, batch)
+            start = self.get_current(form, batch)
         x = batch.x
         y = batch.y
         if self.kind == "monte_carlo":
@@ -106,14 +106,14 @@ class Schedule:
             return result.hyper
         return self.current
 
-    def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+    def get_current(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
         """Return the current hyperparameters in the dtype of a batch, without changing anything."""
         if self.current is None:
-            return self._initial(form, batch)
+            return self._make_initial(form, batch)
         return self.current.map(lambda value: value.to(batch.x))
 
-    def _initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, batch.x.dtype)
+    def _make_initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        return Hyperparameters.make_initial(form, batch.y.shape[2], batch.spread, batch.x.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}

@@ -14,7 +14,7 @@ from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
-from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, inputs_of, targets_of, with_outcome
+from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, stack_inputs, stack_targets, with_outcome
 from interreplay.synthesis.gaussian_process.processes import Form, posterior
 from interreplay.synthesis.gaussian_process.schedule import Schedule
 from interreplay.synthesis.mixup import Blend, TerminationFn
@@ -83,8 +83,8 @@ class GaussianProcess(Blend):
         mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
-        z = torch.cat([inputs_of(anchors).unsqueeze(1), inputs_of(neighbors)], dim=1)
-        y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
+        z = torch.cat([stack_inputs(anchors).unsqueeze(1), stack_inputs(neighbors)], dim=1)
+        y = torch.cat([stack_targets(anchors).unsqueeze(1), stack_targets(neighbors)], dim=1)
         actions = anchors.actions[0].numel() if anchors.actions.is_floating_point() else 0
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
         mix = torch.where((offset == 0).all(dim=1), 1.0, mix)

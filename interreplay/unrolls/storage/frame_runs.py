@@ -44,25 +44,25 @@ class Frames:
     def put(self, stacks: np.ndarray) -> np.ndarray:
         """Store the frames of stacks ``(T + 1, n, k, *shape)`` and return their numbers ``(T + 1, n, k)`` int32."""
         numbers = np.empty(stacks.shape[:3], np.int32)
-        numbers[0] = self._new(stacks[0].reshape(-1, *self.shape)).reshape(numbers.shape[1:])
+        numbers[0] = self._store_new(stacks[0].reshape(-1, *self.shape)).reshape(numbers.shape[1:])
         for now in range(1, len(stacks)):
             moved = continues(stacks[now - 1], stacks[now])
             if moved.all():
                 numbers[now, :, :-1] = numbers[now - 1, :, 1:]
-                numbers[now, :, -1] = self._new(stacks[now, :, -1])
+                numbers[now, :, -1] = self._store_new(stacks[now, :, -1])
                 continue
             numbers[now, moved, :-1] = numbers[now - 1, moved, 1:]
-            numbers[now, moved, -1] = self._new(stacks[now, moved, -1])
+            numbers[now, moved, -1] = self._store_new(stacks[now, moved, -1])
             for unroll in np.flatnonzero(~moved):
                 known = dict(zip(map(bytes, stacks[now - 1, unroll]), numbers[now - 1, unroll], strict=True))
                 for position, frame in enumerate(stacks[now, unroll]):
                     content = bytes(frame)
                     if content not in known:
-                        known[content] = self._new(frame[None])[0]
+                        known[content] = self._store_new(frame[None])[0]
                     numbers[now, unroll, position] = known[content]
         return numbers
 
-    def _new(self, frames: np.ndarray) -> np.ndarray:
+    def _store_new(self, frames: np.ndarray) -> np.ndarray:
         """Store frames ``(n, *shape)`` and return their numbers ``(n,)``."""
         reused, self._free = np.split(self._free, [min(len(frames), len(self._free))])
         added = np.arange(self._top, self._top + len(frames) - len(reused), dtype=np.int32)

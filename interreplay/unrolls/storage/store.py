@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.storage.columns import columns_of_state
+from interreplay.storage.columns import get_state_columns
 from interreplay.storage.row_table import RowTable
 from interreplay.transitions import Observation, as_tensor, join_parts
 from interreplay.unrolls.storage.frame_runs import INITIAL_FRAMES, Frames, is_frame_stack
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
-from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, attribute_of, from_columns
+from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, from_columns, get_attribute_name
 
 GROWTH_DECAY = 0.99
 """Factor by which earlier measurements of the growth of distances are discounted per batch."""
@@ -147,7 +147,7 @@ class UnrollStore:
         if self._table is None:
             self._columns = given
             for name, column in columns.items():
-                if attribute_of(name) == "obs" and is_frame_stack(column):
+                if get_attribute_name(name) == "obs" and is_frame_stack(column):
                     room = self.capacity * (unrolls.steps + column.shape[2]) + INITIAL_FRAMES
                     self._frames[name] = Frames(tuple(column.shape[3:]), room)
             self._table = self._new_table()
@@ -168,7 +168,7 @@ class UnrollStore:
         """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
         assert self._table is not None
         for name, column in unrolls.columns().items():
-            if attribute_of(name) in ("obs", "policy"):
+            if get_attribute_name(name) in ("obs", "policy"):
                 self._newest[name] = column[unrolls.steps - 1, -1].numpy(force=True).copy()
         kept = slots >= 0
         if not bool(kept.all()):
@@ -197,7 +197,7 @@ class UnrollStore:
         assert self._table is not None
         columns = self._table.take(slots, self._table.fields)
         for name, column in columns.items():
-            columns[name] = self._restored(name, column)
+            columns[name] = self._restore(name, column)
         columns["slots"] = slots
         columns["writes"] = self.write_numbers(slots)
         columns["origins"] = torch.full_like(slots, -1)
@@ -209,9 +209,9 @@ class UnrollStore:
         """Return one column of the unrolls in `slots` ``(n,)``, time first, such as ``"policy"``."""
         assert self._table is not None
         found = torch.from_numpy(self._table.array(name)[slots.numpy()])
-        return self._restored(name, found)
+        return self._restore(name, found)
 
-    def _restored(self, name: str, column: Tensor) -> Tensor:
+    def _restore(self, name: str, column: Tensor) -> Tensor:
         """Return a column of the table with time as first dimension, if it has one, and stacks of frames."""
         if not _is_per_unroll(name):
             column = column.transpose(0, 1)
@@ -294,7 +294,7 @@ class UnrollStore:
         self._newest = {}
         self._frames = {}
         if "rows" in state:
-            self._columns = columns_of_state(state)
+            self._columns = get_state_columns(state)
             self._frames = {name: Frames.from_state(frames) for name, frames in state["frames"].items()}
             self._table = self._new_table()
             self._table.rows[: self._stored] = as_tensor(state["rows"])
@@ -306,7 +306,7 @@ def _stored_columns(unrolls: Unrolls) -> dict[str, Tensor]:
 
 
 def _is_per_unroll(name: str) -> bool:
-    return attribute_of(name) in PER_UNROLL
+    return get_attribute_name(name) in PER_UNROLL
 
 
 def _shape(name: str, column: Tensor) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def ratios(tmp_path):
 
 @pytest.mark.slow
 def test_update_ratios(tmp_path):
-    text, draw = ratio_study.found_in(ratios(tmp_path))
+    text, draw = ratio_study.make_report(ratios(tmp_path))
     assert "| A-v0 | NMER-20 | 150, 152, 153, 154, 156, 158 | 154 | 154 | 2 |" in text
     for line in (
         "| A: NMER at 20 against Uniform at its better ratio | 1.50 | 1.4",
@@ -65,7 +65,7 @@ def test_update_ratios(tmp_path):
 def test_stable_critics(tmp_path):
     ratios(tmp_path)
     folder = study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 200, "NaiveMixup": 50}, seeds=4)
-    text, draw = critic_study.found_in(folder)
+    text, draw = critic_study.make_report(folder)
     assert "| A-v0 | NMER-20 | 150, 152, 153, 154 | 152 |" in text  # as many seeds as the study has
     assert "| A-v0 | NMER-1 |" not in text
     for line in (
@@ -83,7 +83,7 @@ def test_stable_critics(tmp_path):
 @pytest.mark.slow
 def test_a_task_in_which_both_arms_are_at_the_floor_has_no_interval(tmp_path):
     arms = {"Uniform-1": -5, "NMER-1": -5, "Uniform-20": -9, "NMER-20": 150}
-    text, _ = ratio_study.found_in(study(tmp_path / "sac_nmer_ratio", arms, seeds=4))
+    text, _ = ratio_study.make_report(study(tmp_path / "sac_nmer_ratio", arms, seeds=4))
     assert "| A-v0 | 20.00 (–) | 20.00 (–) | 1.00 (–) |" in text
 
 
@@ -94,7 +94,7 @@ def test_an_unfinished_study_has_no_conclusion(tmp_path):
     runs = [run | {"name": f"SAC_A-v0_NMER-20_s{seed}", "seed": seed} for seed in range(8)]
     (folder / "study.yaml").write_text(json.dumps({"runs": runs}))
     (folder / "SAC_A-v0_NMER-20_s4/status.json").write_text(json.dumps({"state": "running"}))
-    assert "2 of 8 runs have not finished; the decision requires all of them." in ratio_study.found_in(folder)[0]
+    assert "2 of 8 runs have not finished; the decision requires all of them." in ratio_study.make_report(folder)[0]
 
 
 def test_an_interval_needs_two_seeds(tmp_path):
@@ -102,7 +102,7 @@ def test_an_interval_needs_two_seeds(tmp_path):
     kept(folder, "A-v0", "NMER-20", 0, 150)
     message = "0 seeds are finished in all 6 pairs of task and arm; expected at least 2"
     with pytest.raises(SystemExit, match=message):
-        ratio_study.found_in(folder)
+        ratio_study.make_report(folder)
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_near_partners(tmp_path):
     ratios(tmp_path)
     study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 300, "NaiveMixup": 50}, seeds=4)
     folder = study(tmp_path / "sac_near_partners", {"NaiveMixup-LN": 250}, seeds=4)
-    text, draw = near_partners.found_in(folder)
+    text, draw = near_partners.make_report(folder)
     for line in (
         "| A-v0 | NMER-LN | 300, 303, 306, 309 | 304 |",
         "| NMER against NaiveMixup, both with LayerNorm | 1.20 |",
@@ -136,7 +136,7 @@ def ten_tasks_folders(tmp_path, seeds):
 
 @pytest.mark.slow
 def test_ten_tasks(tmp_path):
-    text, draw = ten_tasks.found_in(ten_tasks_folders(tmp_path, 3))
+    text, draw = ten_tasks.make_report(ten_tasks_folders(tmp_path, 3))
     for line in (
         "| walker-walk | 900, 909, 918 | 600, 606, 612 | 1,800, 1,818, 1,836 | 1,200, 1,212, 1,224 | 1.50 (1.4",
         "| all tasks | 1.50 (1.4",
@@ -151,7 +151,7 @@ def test_ten_tasks(tmp_path):
 def test_ten_tasks_with_one_seed_have_no_interval_and_no_decision(tmp_path, monkeypatch):
     note = "4 of 6 runs have not finished; the decision requires all of them."
     monkeypatch.setattr(ten_tasks, "missing_runs", lambda folder: note)
-    text, _ = ten_tasks.found_in(ten_tasks_folders(tmp_path, 1))
+    text, _ = ten_tasks.make_report(ten_tasks_folders(tmp_path, 1))
     assert "| all tasks | 1.50 | 1.00 |" in text
     assert text.endswith(note)
 
@@ -159,7 +159,7 @@ def test_ten_tasks_with_one_seed_have_no_interval_and_no_decision(tmp_path, monk
 def test_mean_areas_below_a_hundredth_of_the_published_return_count_as_that():
     """BRO's published return on walker-walk is 747."""
     task = {ten_tasks.ARM: np.array([14.94, 14.94]), ten_tasks.BASELINE: np.array([-50.0, 40.0])}
-    assert ten_tasks.ratio_of({"dm_control/walker-walk-v0": task})[0] == pytest.approx(2.0, rel=0.01)
+    assert ten_tasks.estimate_ratio({"dm_control/walker-walk-v0": task})[0] == pytest.approx(2.0, rel=0.01)
 
 
 CONCLUSIONS = [

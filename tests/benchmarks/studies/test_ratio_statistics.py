@@ -12,7 +12,7 @@ from benchmarks.studies.ratio_statistics import (
     conclusion,
     effect,
     estimate,
-    floor_of,
+    get_floor,
     holm,
     interaction,
     log_ratio,
@@ -40,7 +40,7 @@ def test_area_is_the_mean_above_random_from_two_thousand_steps_on():
 
 def test_ratios_are_of_means_and_small_means_count_as_the_floor():
     task = {"Uniform-1": np.array([1.0, 3.0]), "NMER-20": np.array([8.0, 8.0])}
-    assert floor_of(task) == pytest.approx(0.4)
+    assert get_floor(task) == pytest.approx(0.4)
     assert log_ratio(task["NMER-20"], task["Uniform-1"], 0.4) == pytest.approx(np.log(4))
     assert log_ratio(task["NMER-20"], np.array([-5.0, -5.0]), 0.4) == pytest.approx(np.log(20))
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.studies import recipes, relabeled, screening
-from benchmarks.studies.published_comparison import by_completeness, describe, difference, iqm, published_at
-from benchmarks.studies.ratio_statistics import areas_of
+from benchmarks.studies.published_comparison import describe, difference, find_published, iqm, split_by_completeness
+from benchmarks.studies.ratio_statistics import get_areas
 from benchmarks.studies.study_curves import each_run, mean_curve, read
 from benchmarks.studies.study_table import over_tasks
 from interreplay.experiments.studies.paired import Difference
@@ -29,7 +29,7 @@ def test_runs_are_averaged_at_the_steps_of_the_first():
 
 
 def test_areas_are_means_over_steps_in_the_order_of_seeds():
-    assert areas_of(rows_of(), random=1.0, first=0) == pytest.approx(np.array([9.0, 19.0]))
+    assert get_areas(rows_of(), random=1.0, first=0) == pytest.approx(np.array([9.0, 19.0]))
 
 
 def test_a_folder_without_runs_is_named(tmp_path):
@@ -59,7 +59,7 @@ def test_the_interquartile_mean_is_the_mean_of_the_middle_half():
 def test_equal_returns_have_no_difference():
     own = {}
     for env in TASKS:
-        own[env] = np.full(3, published_at(env, "FoG", 50_000)[0])
+        own[env] = np.full(3, find_published(env, "FoG", 50_000)[0])
     point, low, high = difference(own, "FoG", 50_000)
     assert point == pytest.approx(0.0) and low < 0 < high and high - low < 0.3
 
@@ -67,7 +67,7 @@ def test_equal_returns_have_no_difference():
 def test_one_seed_of_a_task_has_no_interval():
     own = {"dm_control/walker-walk-v0": np.array([900.0])}
     point, low, high = difference(own, "BRO (ratio 10)", 25_000)
-    published = published_at(*own, "BRO (ratio 10)", 25_000)[0]
+    published = find_published(*own, "BRO (ratio 10)", 25_000)[0]
     assert point == pytest.approx(0.9 - published / 1_000) and math.isnan(low + high)
     assert "minus that of FoG: +0.1" in describe(own, 25_000)
 
@@ -82,7 +82,7 @@ def test_returns_within_a_published_deviation_are_level():
 
 def test_seeds_that_a_task_lacks_are_not_counted():
     runs = pd.DataFrame([("A", 0), ("A", 1), ("B", 0), ("B", 1), ("B", 2)], columns=["env", "seed"])
-    counted, others = by_completeness(runs)
+    counted, others = split_by_completeness(runs)
     assert counted["seed"].tolist() == [0, 1, 0, 1] and others.to_numpy().tolist() == [["B", 2]]
 
 
@@ -160,7 +160,7 @@ def tasks():
             curves({"incomplete": 900.0}, LEARNED, (100,)),
         ]
     )
-    return screening.areas_by_task(runs, dict.fromkeys((*LEARNED, screening.NOT_LEARNED), 10.0), (100, 101))
+    return screening.group_areas(runs, dict.fromkeys((*LEARNED, screening.NOT_LEARNED), 10.0), (100, 101))
 
 
 @pytest.mark.slow

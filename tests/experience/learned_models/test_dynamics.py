@@ -105,7 +105,7 @@ def test_state_dict_restores_predictions_and_fits(learned):
 
 def test_standardized_columns():
     rows = torch.tensor([[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 0.0625]])
-    scale = Scale.of(rows)
+    scale = Scale.fit(rows)
     assert scale.std.tolist() == [1, 0, 0] and scale.apply(rows)[:, 0].tolist() == [-1, 1]
     assert torch.equal(scale.undo(scale.apply(rows))[:, :2], rows[:, :2])
 

@@ -11,7 +11,7 @@ from interreplay.experience.learned_models.fitting import (
     EarlyStopping,
     FitSettings,
     adam,
-    adam_of_some,
+    copy_adam,
     fit,
     holdout_errors,
     split,
@@ -112,12 +112,12 @@ def test_dropout_keeps_the_mean_and_spares_the_first_layer():
 def test_weight_decays_and_moments_follow_the_members_that_are_kept():
     assert networks(2).decays() == [2.5e-5, 5e-5, 7.5e-5, 1e-4, *[0.0] * 6]
     kept = torch.tensor([0, 2])
-    whole, part = networks(2, double=False), networks(2, double=False).some(kept)
+    whole, part = networks(2, double=False), networks(2, double=False).copy_members(kept)
     optimizer, oracle = adam(whole, 0.01), adam(part, 0.01)
     for step in range(4):
         if step == 2:
-            whole = whole.some(kept)
-            optimizer = adam_of_some(optimizer, whole, kept)
+            whole = whole.copy_members(kept)
+            optimizer = copy_adam(optimizer, whole, kept)
         for made, of in ((whole, optimizer), (part, oracle)):
             for values in made.tensors:
                 values.grad = torch.sin(values.detach() * 9 + step)
@@ -202,7 +202,14 @@ def test_split_uses_each_row_once():
 
 def test_patience_lasts_at_least_a_hundred_steps():
     settings = FitSettings(batch_size=256, patience=5)
-    assert [settings.patience_of(rows) for rows in (1, 256, 257, 600, 8_000, 100_000)] == [100, 100, 50, 34, 5, 5]
+    assert [settings.patience_in_epochs(rows) for rows in (1, 256, 257, 600, 8_000, 100_000)] == [
+        100,
+        100,
+        50,
+        34,
+        5,
+        5,
+    ]
 
 
 def test_initial_weights_are_truncated():

@@ -18,7 +18,7 @@ from interreplay import Mix, Offline, Storage, Transitions
 from interreplay.environments.relabeled import Relabel, Relabeled, module_name
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import collection, open_rows
-from interreplay.experience.offline_data.collection import Collection, numbered_episodes
+from interreplay.experience.offline_data.collection import Collection, number_episodes
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.experience.store import ExperienceStore
@@ -91,7 +91,7 @@ def test_a_run_that_is_named_twice_or_copied_is_read_once(tmp_path):
 @pytest.fixture
 def _named_files(monkeypatch):
     """Datasets without an id whose files are the characters of their names."""
-    monkeypatch.setattr(collection, "expanded", lambda name: [name])
+    monkeypatch.setattr(collection, "expand_pattern", lambda name: [name])
     monkeypatch.setattr(collection, "find_dataset", lambda name: Dataset(name, [Path(file) for file in name], list))
 
 
@@ -216,7 +216,7 @@ def test_sources_of_other_spaces_are_rejected_with_the_condition_that_leaves_the
     ],
 )
 def test_conditions_are_read_from_text(text, expected):
-    assert Where.of(text) == expected == Where.of(str(expected))
+    assert Where.parse(text) == expected == Where.parse(str(expected))
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_conditions_are_read_from_text(text, expected):
 )
 def test_malformed_conditions_are_rejected(text):
     with pytest.raises(UsageError, match="expected conditions, separated by commas, such as return>=500"):
-        Where.of(text)
+        Where.parse(text)
 
 
 def test_a_second_condition_of_one_kind_is_rejected():
     with pytest.raises(UsageError, match="where: 'newest=5' is the second condition of its kind; expected one of each"):
-        Where.of("newest=10, success, newest=5")
+        Where.parse("newest=10, success, newest=5")
 
 
 def test_no_row_fulfills_the_conditions(tmp_path):
@@ -256,7 +256,7 @@ def test_no_row_fulfills_the_conditions(tmp_path):
 def test_numbers_of_episodes_end_at_ends_and_interleave():
     ids = np.array([5, 5, 9, 5, 9, 5, 5])
     ends = np.array([0, 1, 0, 0, 0, 0, 0], bool)
-    assert numbered_episodes(ids, ends).tolist() == [0, 0, 2, 1, 2, 1, 1]
+    assert number_episodes(ids, ends).tolist() == [0, 0, 2, 1, 2, 1, 1]
 
 
 # -- other rewards ----------------------------------------------------------------------------------

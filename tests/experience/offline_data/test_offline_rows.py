@@ -24,15 +24,15 @@ from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.conversion import Conversion
 from interreplay.experience.offline_data.dataset import Dataset
-from interreplay.experience.offline_data.find import expanded
+from interreplay.experience.offline_data.find import expand_pattern
 from interreplay.experience.offline_data.minari_episodes import check_new, open_id
 from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
 from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store.minari_export import write_minari
 from interreplay.experiments.evaluation.play import Recorder
-from interreplay.experiments.flags.replay_flags import source_of
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.replay_flags import describe_source
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.part import Context
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import CHECKPOINT
@@ -174,12 +174,12 @@ def test_recorded_and_new_rows_have_their_own_priorities(tmp_path):
     save_buffer(tmp_path / "state", rows)
     words = "--buffer NMER --buffer_arg k=3 --buffer_size 50 --prioritized_replay --prioritized_replay_alpha .7"
     words += f" --train_batch_size 32 --offline_data {tmp_path}/state"
-    settings = settings_for(make_parser().given(words.split()))
-    kind, arguments = source_of(settings)
+    settings = resolve_settings(make_parser().given(words.split()))
+    kind, arguments = describe_source(settings)
     mix = make_source(kind, {"seed": 0}, **arguments)
     mix.add(rows[:30])
     sample = mix.sample(64)
-    assert sample.of(0)[0].slots.max() < 30 and sample.of(1)[0].slots.max() >= 30
+    assert sample.select_source(0)[0].slots.max() < 30 and sample.select_source(1)[0].slots.max() >= 30
     selectors = [mix.sources["online"].selector, mix.sources["offline"].buffer.selector]
     assert [selector.alpha for selector in selectors] == [0.7, 0.7]
 
@@ -266,17 +266,17 @@ def test_a_pattern_leaves_out_runs_without_rows_and_finds_folders_of_parquet_fil
     states = {"kept": buffer.state_dict(), "empty": Uniform(capacity=30).state_dict(), "unrolls": {"sources": {}}}
     for run, state in states.items():
         checkpoint_of(state, tmp_path / "results" / run / "checkpoint_00000025")
-    assert expanded(str(tmp_path / "results" / "*")) == [str(tmp_path / "results" / "kept")]
+    assert expand_pattern(str(tmp_path / "results" / "*")) == [str(tmp_path / "results" / "kept")]
     with pytest.raises(UsageError, match="1 paths match it, but none contains recorded experience"):
-        expanded(str(tmp_path / "results" / "em*"))
+        expand_pattern(str(tmp_path / "results" / "em*"))
     refused(tmp_path / "results" / "empty", "holds no replayed transitions")
     damaged = tmp_path / "results" / "kept" / "checkpoint_00000025" / state_files.ARRAYS
     os.truncate(damaged, 10)
-    assert len(expanded(str(tmp_path / "results" / "*"))) == 1  # reported when it is read
+    assert len(expand_pattern(str(tmp_path / "results" / "*"))) == 1  # reported when it is read
     file = tmp_path / "recorded" / "cartpole-v1" / "run-000001-00001" / "0.parquet"  # as RLlib writes it
     file.parent.mkdir(parents=True)
     file.touch()
-    assert expanded(str(tmp_path / "rec*")) == [str(tmp_path / "recorded")]
+    assert expand_pattern(str(tmp_path / "rec*")) == [str(tmp_path / "recorded")]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from argument_parser import make_parser, settings_for
+from argument_parser import make_parser, resolve_settings
 from interreplay.runs.run_folder import STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,11 +33,11 @@ def given(line: str):
 
 
 def settings_of(line: str):
-    return settings_for(given(line))
+    return resolve_settings(given(line))
 
 
 def settings(*words: str):
-    return settings_for(parser().given(words))
+    return resolve_settings(parser().given(words))
 
 
 def start(*arguments: object, **options) -> subprocess.Popen[str]:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from argument_parser import make_parser, settings_for
+from argument_parser import make_parser, resolve_settings
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, evaluate, train
-from interreplay.experiments.commands.actor_learner import FIXED, GAMES, IGNORED, OTHERS, SAME, read, translated
+from interreplay.experiments.commands.actor_learner import FIXED, GAMES, IGNORED, OTHERS, SAME, read, translate
 
 ROOT = Path(__file__).resolve().parents[3]
 ELITE = (
@@ -17,7 +17,7 @@ ELITE = (
 
 
 def settings(*words):
-    return settings_for(make_parser().given(translated(read(words))))
+    return resolve_settings(make_parser().given(translate(read(words))))
 
 
 def test_missing_settings_have_the_platforms_defaults():
@@ -65,10 +65,10 @@ def test_presets_apply_only_if_they_are_named():
 
 def test_workers_are_processes_if_there_are_cpus(monkeypatch, capsys):
     words = ["--env=CartPole-v1", "--worker_count=2", "--envs_per_worker=3"]
-    monkeypatch.setattr(actor_learner, "own_cpus", lambda: 3)
+    monkeypatch.setattr(actor_learner, "count_cpus", lambda: 3)
     made = settings(*words)
     assert (made.num_workers, made.num_envs_per_worker) == (2, 3) and capsys.readouterr().out == ""
-    monkeypatch.setattr(actor_learner, "own_cpus", lambda: 2)
+    monkeypatch.setattr(actor_learner, "count_cpus", lambda: 2)
     made = settings(*words)
     assert (made.num_workers, made.num_envs_per_worker) == (0, 6)
     assert "2 workers and the learner need 3 CPUs, available: 2" in capsys.readouterr().out

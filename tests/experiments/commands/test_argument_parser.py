@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import argument_parser
-from argument_parser import GROUPS, make_parser, settings_for, settings_resumed
+from argument_parser import GROUPS, make_parser, resolve_settings, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag, FlagParser
 from interreplay.experiments.flags.run_flags import INVOCATION, METHOD
-from interreplay.experiments.flags.values import boolean
+from interreplay.experiments.flags.values import read_boolean
 from tests.experiments.commands.command_lines import given
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +18,7 @@ FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 
 
 def replay(line: str):
-    s = settings_for(given(line))
+    s = resolve_settings(given(line))
     return s.buffer, s.buffer_args, s.prioritized, s.credit_both
 
 
@@ -110,7 +110,7 @@ def test_what_the_replay_flags_mean():
 
 def test_round_robin_weights():
     for text, expected in {"1": 1, "2.5": 2.5, "1 1": 1, "1,20": 20, "[1, 20]": 20, "'(2, 1)'": 0.5}.items():
-        assert settings_for(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
+        assert resolve_settings(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
 
 
 def test_two_numbers_may_be_negative():
@@ -118,7 +118,7 @@ def test_two_numbers_may_be_negative():
 
 
 def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
-    shown = lambda line: settings_for(given(f"--env CartPole-v1 --preset none --trainer {line}"))
+    shown = lambda line: resolve_settings(given(f"--env CartPole-v1 --preset none --trainer {line}"))
     rainbow, dqn = shown("Rainbow"), shown("DQN")
     assert (rainbow.buffer, rainbow.buffer_args, rainbow.n_step, rainbow.dueling) == ("PER", {"alpha": 0.5}, 3, True)
     assert (dqn.buffer, dqn.buffer_args, dqn.n_step, dqn.value_range) == ("Uniform", {}, 1, [-10.0, 10.0])
@@ -129,7 +129,7 @@ def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
 
 
 def test_booleans_stand_alone_or_with_a_value():
-    for name in (name for name, flag in FLAGS.items() if flag.type is boolean):
+    for name in (name for name, flag in FLAGS.items() if flag.type is read_boolean):
         assert given(f"--{name}") == {name: True}
         assert given(f"--{name} False --seed 1") == {name: False, "seed": 1}
 
@@ -141,7 +141,7 @@ def test_every_default_is_what_its_reader_accepts():
 
 
 def test_every_flag_reaches_the_settings_or_the_translation():
-    settings = set().union(*(vars(settings_for({"trainer": trainer})) for trainer in argument_parser.TRAINERS))
+    settings = set().union(*(vars(resolve_settings({"trainer": trainer})) for trainer in argument_parser.TRAINERS))
     for name in FLAGS:
         assert name in settings or name in METHOD or name in INVOCATION
     source = "".join(path.read_text() for path in [*ROOT.glob("*.py"), *(ROOT / "interreplay").rglob("*.py")])
@@ -170,7 +170,7 @@ def test_values_of_buffer_arguments():
 
 
 def test_defaults_of_an_algorithm_give_way_to_flags():
-    shown = lambda line: settings_for(given(f"--env HalfCheetah-v5 {line}"))
+    shown = lambda line: resolve_settings(given(f"--env HalfCheetah-v5 {line}"))
     td3, ddpg = shown("--trainer TD3"), shown("--trainer DDPG --hiddens 64,64 --exploration_sigma .4")
     assert (td3.hiddens, td3.policy_delay, td3.exploration, td3.exploration_sigma) == ([256, 256], 2, "Gaussian", 0.1)
     assert (ddpg.hiddens, ddpg.actor_lr, ddpg.critic_lr, ddpg.tau) == ([64, 64], 1e-4, 1e-3, 1e-3)
@@ -189,7 +189,7 @@ def test_help_shows_the_default_of_every_algorithm():
 
 
 def saved():
-    return vars(settings_for(given("--buffer NMER --buffer-arg k=5 --hiddens 8 8")))
+    return vars(resolve_settings(given("--buffer NMER --buffer-arg k=5 --hiddens 8 8")))
 
 
 def test_resuming_takes_the_checkpoints_settings():
@@ -225,7 +225,7 @@ def test_resuming_rejects_different_settings():
 
 
 def test_a_checkpoint_from_before_a_setting_existed_is_resumed_with_its_default():
-    saved = vars(settings_for({"seed": 3})) | {"round_robin_weights": 2.0}
+    saved = vars(resolve_settings({"seed": 3})) | {"round_robin_weights": 2.0}
     for newer in ("normalize_observations", "updates_per_step", "target_entropy"):
         del saved[newer]
     resumed = settings_resumed(saved, {"quiet": True})

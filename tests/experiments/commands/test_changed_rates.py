@@ -8,9 +8,9 @@ import custom_training
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import preparation, study, study_checks
 from interreplay.experiments.commands import train as command
-from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings, settings_resumed
 from interreplay.experiments.process import machine
-from interreplay.experiments.studies.grid import environment_of
+from interreplay.experiments.studies.grid import make_environment
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.training.build import configure
@@ -52,15 +52,15 @@ def test_a_resumed_run_uses_the_requested_learning_rate(tmp_path, capsys, monkey
 
 @pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (2, "cuda")])
 def test_a_device_that_is_chosen_automatically(gpus, device, monkeypatch, tmp_path):
-    monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
+    monkeypatch.setattr(preparation, "count_gpus", lambda: gpus)
     monkeypatch.setattr(preparation, "check_device", lambda device: None)
-    monkeypatch.setattr(preparation, "source_for", lambda *args: None)
+    monkeypatch.setattr(preparation, "build_source", lambda *args: None)
     monkeypatch.setattr(preparation, "check_method", lambda *args: None)
     monkeypatch.setattr(preparation, "check_memory", lambda *args: "")
     monkeypatch.setattr(preparation, "check_networks", lambda *args: None)
     given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
-    settings = preparation.prepared(given, [], None).settings
-    assert settings.device == device and machine.chosen_device("cpu", gpus) == "cpu"
+    settings = preparation.prepare(given, [], None).settings
+    assert settings.device == device and machine.choose_device("cpu", gpus) == "cpu"
     saved = vars(settings)
     assert settings_resumed(saved, {"device": "auto"}).device == device  # the previous device
     with pytest.raises(UsageError, match="made with device"):
@@ -69,8 +69,8 @@ def test_a_device_that_is_chosen_automatically(gpus, device, monkeypatch, tmp_pa
 
 @pytest.mark.parametrize(("graphs", "device"), [(True, "cpu"), (False, "cuda:0")])
 def test_batches_stay_in_main_memory_if_updates_are_graphs(graphs, device):
-    settings = settings_for(make_parser().given([*LINE.split(), "--device", "cuda", "--cuda_graph", str(graphs)]))
-    assert str(preparation.source_for(settings, environment_of(settings)).device) == device
+    settings = resolve_settings(make_parser().given([*LINE.split(), "--device", "cuda", "--cuda_graph", str(graphs)]))
+    assert str(preparation.build_source(settings, make_environment(settings)).device) == device
     assert configure("SACConfig", settings).cuda_graph == graphs
     assert settings_resumed(vars(settings), {"cuda_graph": not graphs}).cuda_graph != graphs
 
@@ -81,5 +81,5 @@ def test_in_a_study_the_device_follows_the_gpus_of_a_run(gpus, device, monkeypat
     flags = {"device": "auto", "env": "Pendulum-v1", "preset": "none", "buffer_size": 1000}
     run = PlannedRun("SAC", "Pendulum-v1", "Uniform", 0, flags)
     planned = Study([run], Execution(gpus_per_trial=gpus))
-    assert study.settings_of(planned, StudyFolder.at(str(tmp_path)), run)["device"] == device
-    assert study.settings_of(planned, StudyFolder.at(str(tmp_path)), run, gpus=1)["device"] == "cuda"
+    assert study.make_run_settings(planned, StudyFolder.at(str(tmp_path)), run)["device"] == device
+    assert study.make_run_settings(planned, StudyFolder.at(str(tmp_path)), run, gpus=1)["device"] == "cuda"

@@ -7,7 +7,7 @@ import pytest
 from interreplay.errors import UsageError
 from interreplay.experience import make_source
 from interreplay.experiments.commands import preparation
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import resolve_settings
 
 VECTORS = gym.spaces.Box(-1.0, 1.0, (3,))
 IMAGES = gym.spaces.Box(0, 255, (84, 84, 3), np.uint8)
@@ -21,7 +21,7 @@ def with_compiler(monkeypatch):
 
 def hint(observation_space=VECTORS, method="Uniform", **changes):
     source = make_source(method, capacity=100)
-    return preparation.compilation_hint(settings_for(LONG | changes), source, observation_space)
+    return preparation.compilation_hint(resolve_settings(LONG | changes), source, observation_space)
 
 
 def test_many_updates_are_faster_compiled():

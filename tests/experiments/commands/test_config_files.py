@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from argument_parser import CATALOGUE, settings_for, settings_resumed
+from argument_parser import CATALOGUE, resolve_settings, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.preparation import prepared
+from interreplay.experiments.commands.preparation import prepare
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.flags import config_files, presets
 from interreplay.experiments.flags.run_flags import FLAGS
-from interreplay.experiments.flags.values import written
+from interreplay.experiments.flags.values import format_value
 from tests.experiments.commands.command_lines import given, rejects
 from tests.experiments.commands.command_lines import settings_of as settings
 
@@ -108,7 +108,7 @@ def accepted(flag):
     """Return a value that a flag accepts, as in a file."""
     for value in (True, 1, 64, 0.5, [8, 8], [-1, 1], "2h", *NAMES):
         with contextlib.suppress(argparse.ArgumentTypeError):
-            return value, flag.type(written(value))
+            return value, flag.type(format_value(value))
     raise AssertionError(f"{flag.name} takes none of them")
 
 
@@ -118,9 +118,9 @@ def test_every_flag_is_a_key(folder):
         if FLAGS[name].repeat:
             expected = [expected]
         (folder / "one.yaml").write_text(json.dumps({name: value}))
-        from_file, from_word = given("--config one.yaml"), given(f"{name}={written(value)}")
-        dashes = given(f"--{name.replace('_', '-')}={written(value)}")
-        assert from_file[name] == from_word[name] == expected == given(f"--{name}={written(value)}")[name], name
+        from_file, from_word = given("--config one.yaml"), given(f"{name}={format_value(value)}")
+        dashes = given(f"--{name.replace('_', '-')}={format_value(value)}")
+        assert from_file[name] == from_word[name] == expected == given(f"--{name}={format_value(value)}")[name], name
         assert dashes == {name: expected}
 
 
@@ -162,7 +162,7 @@ def test_a_file_included_twice_is_not_a_cycle(folder):
 
 
 def test_a_run_prints_its_files():
-    lines = prepared(given("--config mine.yaml"), [], None).lines
+    lines = prepare(given("--config mine.yaml"), [], None).lines
     assert lines[0].startswith("configuration mine.yaml over parts/smaller.yaml, parts/small.yaml, ")
 
 
@@ -176,7 +176,7 @@ def test_a_resumed_run_takes_what_may_change_from_the_file():
 def test_an_inputs_file_may_name_one(folder):
     (folder / "inputs.txt").write_text("--config more.yaml lr=.5\n4 CartPole-v1 True A 1 out DQN\n")
     (run,) = read_new({"inputs": Path("inputs.txt")})[0].runs
-    made = settings_for(run.given())
+    made = resolve_settings(run.given())
     assert (made.buffer, made.buffer_args, made.lr, made.seed) == ("PER", {"alpha": 0.7, "beta": 0.1}, 0.5, 4)
 
 

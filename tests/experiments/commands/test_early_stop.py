@@ -146,5 +146,5 @@ def test_a_run_of_a_study_that_ran_out_of_time_can_be_resumed(clock, tmp_path, c
 
 
 def test_the_platforms_words_pass_them_on():
-    words = actor_learner.translated({"max_time": "2h", "stop_at_return": "20", "stop_without_improvement": "9"})
+    words = actor_learner.translate({"max_time": "2h", "stop_at_return": "20", "stop_without_improvement": "9"})
     assert {"--max_time=2h", "--stop_at_return=20", "--stop_without_improvement=9"} <= set(words)

@@ -6,9 +6,9 @@ import pytest
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
-from interreplay.runs.checkpoints import Best, find
-from interreplay.runs.resume import UNWRITTEN, first_settings, reopen, run_folder_of
-from interreplay.runs.run_folder import STEPS, RunFolder, ensure_writable, find_checkpoints, read_settings, steps_of
+from interreplay.runs.checkpoints import BestReturn, find
+from interreplay.runs.resume import UNWRITTEN, find_run_folder, first_settings, reopen
+from interreplay.runs.run_folder import STEPS, RunFolder, ensure_writable, find_checkpoints, parse_steps, read_settings
 from tests.experiments.commands.command_lines import steps as recorded_steps
 
 
@@ -36,7 +36,7 @@ def test_the_newest_checkpoints_stay(folder):
     for steps in (1000, 2000, 10_000):
         folder.save(steps, write, {"env": "A"}, keep=2)
     assert names(folder) == ["checkpoint_00002000", "checkpoint_00010000"]
-    assert [steps_of(path) for path in folder.checkpoints()] == [10_000, 2000]
+    assert [parse_steps(path) for path in folder.checkpoints()] == [10_000, 2000]
     assert read_settings(folder.checkpoints()[0]) == {"env": "A"}
 
 
@@ -179,7 +179,7 @@ def test_resuming_from_a_checkpoint_that_was_set_aside_keeps_the_older_ones(with
 
 def test_the_newest_checkpoint_may_be_the_best_one(folder):
     before = folder.save(2000, write, {}, keep=2)
-    best = folder.save_best(4000, write, {}, Best(True, 1.0))
+    best = folder.save_best(4000, write, {}, BestReturn(True, 1.0))
     kept = folder.save_kept(3000, write, {})
     assert find_checkpoints(folder.path) == [best, kept, before]
 
@@ -187,12 +187,12 @@ def test_the_newest_checkpoint_may_be_the_best_one(folder):
 def test_the_step_at_which_a_run_resumes(with_results, tmp_path):
     (with_results.path / "params.json").write_text("{}")
     path = with_results.save(1000, write, {}, keep=2)
-    assert run_folder_of(path, None) == with_results.path
-    assert run_folder_of(path, with_results.path.parent) == with_results.path
-    assert run_folder_of(path, tmp_path / "elsewhere") is None
+    assert find_run_folder(path, None) == with_results.path
+    assert find_run_folder(path, with_results.path.parent) == with_results.path
+    assert find_run_folder(path, tmp_path / "elsewhere") is None
     alone = tmp_path / "checkpoint_00000001"
     alone.mkdir()
-    assert run_folder_of(alone, None) is None
+    assert find_run_folder(alone, None) is None
 
 
 def test_folders_that_cannot_be_written(tmp_path):

@@ -7,7 +7,7 @@ from run_folders import row
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import fork, study
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.studies.study_folder import FINISHED, INTERRUPTED, TrialFolder
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from interreplay.runs import state_files
@@ -21,7 +21,7 @@ def parent(tmp_path):
     """A run of 100,000 steps with a checkpoint."""
     checkpoint = tmp_path / "parent" / "checkpoint_00100000"
     checkpoint.mkdir(parents=True)
-    manifest.add(checkpoint, "settings.json", json.dumps(vars(settings_for({"env": "Pendulum-v1"}))))
+    manifest.add(checkpoint, "settings.json", json.dumps(vars(resolve_settings({"env": "Pendulum-v1"}))))
     return tmp_path / "parent"
 
 
@@ -62,25 +62,25 @@ def test_renamed_checkpoints_keep_their_steps_and_those_set_aside_are_not_chosen
     with pytest.raises(
         UsageError, match=r"RUN .* holds no checkpoint_\* folder; give the folder of a run or of a checkpoint"
     ):
-        fork.checkpoint_at(parent, 100_000)
-    renamed = fork.checkpoint_at(parent / "kept_checkpoint_00100000.set_aside", None)
+        fork.find_checkpoint(parent, 100_000)
+    renamed = fork.find_checkpoint(parent / "kept_checkpoint_00100000.set_aside", None)
     state_files.save(renamed, {"algorithm": {LOOP_STATE: {"env_steps": 100_000}}})
-    assert fork.steps_in(renamed) == 100_000
+    assert fork.read_steps(renamed) == 100_000
 
 
 @pytest.mark.parametrize(("relabel", "kept"), [(None, [RELABELED]), ("studies.rewards:turning", None)])
 def test_arms_have_the_wrappers_of_the_parent(relabel, kept):
     given = {"env": "Pendulum-v1"}
     given |= {"relabel": relabel} if relabel else {"wrapper": [RELABELED]}
-    found = fork.settings_of_parent(vars(settings_for(given)))
+    found = fork.read_inherited_settings(vars(resolve_settings(given)))
     assert (found.get("wrapper"), found.get("relabel")) == (kept, relabel)
 
 
 def test_a_resumed_run_begins_at_its_own_checkpoint(tmp_path):
     settings = {"fork_from": str(tmp_path / "kept_checkpoint_00000050")}
-    assert study.steps_at_start(TrialFolder(tmp_path), settings) == 50
+    assert study.get_first_step(TrialFolder(tmp_path), settings) == 50
     (tmp_path / "checkpoint_00000060").mkdir()
-    assert study.steps_at_start(TrialFolder(tmp_path), settings) == 60
+    assert study.get_first_step(TrialFolder(tmp_path), settings) == 60
     new = TrialFolder(tmp_path / "new")
-    assert study.steps_at_start(new, {"fork_from": None}) == 0
-    assert study.steps_at_start(new, {"fork_from": str(tmp_path)}) == 60, "the newest checkpoint of a run"
+    assert study.get_first_step(new, {"fork_from": None}) == 0
+    assert study.get_first_step(new, {"fork_from": str(tmp_path)}) == 60, "the newest checkpoint of a run"

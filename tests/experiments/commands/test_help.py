@@ -13,7 +13,7 @@ import pytest
 from interreplay.experiments.commands import main as command
 from interreplay.experiments.commands.main import COMMANDS
 from interreplay.experiments.flags.run_flags import FLAGS
-from interreplay.experiments.process.outcome import program_for
+from interreplay.experiments.process.outcome import format_program
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.setting_fields import OneOf, OrWord
 from interreplay.learning.settings import ReplaySettings
@@ -162,7 +162,7 @@ def test_printed_commands_exist_where_the_program_was_started(module, started, e
     spec = module and SimpleNamespace(name=module)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
     monkeypatch.setattr(sys, "argv", [started])
-    assert program_for("train") == expected
+    assert format_program("train") == expected
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])

@@ -7,7 +7,7 @@ import yaml
 
 import run_agent
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.run_agent import translated
+from interreplay.experiments.commands.run_agent import translate
 from tests.experiments.commands.command_lines import settings
 
 NETWORK = {"q": {"fc1": {"layer": "Linear", "out_features": 16}, "act": "ReLU", "out": "Linear"}}
@@ -78,7 +78,7 @@ def experiment(tmp_path):
 
 
 def test_an_experiment_of_rlcycle_is_read(experiment):
-    made = settings(*translated([f"configs={experiment}", "configs.hyper_params.batch_size=32"]))
+    made = settings(*translate([f"configs={experiment}", "configs.hyper_params.batch_size=32"]))
     assert (made.trainer, made.env, made.buffer, made.horizon) == ("C51", "CartPole-v1", "PER", 300)
     assert made.buffer_args == {"alpha": 0.5, "final_beta": 0.9}
     assert (made.train_batch_size, made.tau, made.atoms, made.value_range) == (32, 0.01, 11, [-5, 5])
@@ -89,10 +89,10 @@ def test_an_experiment_of_rlcycle_is_read(experiment):
 
 def test_words_change_its_layers(experiment):
     word = "configs.model.params.model_cfg.linear_features.params.output_size=256"
-    made = settings(*translated([f"configs={experiment}", word]))
+    made = settings(*translate([f"configs={experiment}", word]))
     assert made.network["features"]["linear"]["out_features"] == 256
     with pytest.raises(UsageError, match="the experiment has no such layer"):
-        translated([f"configs={experiment}", word.replace("linear_features", "nothing")])
+        translate([f"configs={experiment}", word.replace("linear_features", "nothing")])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_other_experiments_name_the_line_to_change(experiment, file, old, new, m
     path = experiment.parent / file
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(UsageError, match=message):
-        translated([f"configs={experiment}"])
+        translate([f"configs={experiment}"])
 
 
 def test_other_arguments_name_the_line_to_change(experiment):
@@ -120,11 +120,11 @@ def test_other_arguments_name_the_line_to_change(experiment):
     contents = yaml.safe_load(model.read_text())
     contents["model"]["params"]["model_cfg"]["value"]["fc1"]["params"] |= {"init_w": 0.003}
     model.write_text(yaml.safe_dump(contents, sort_keys=False))
-    assert translated([f"configs={experiment}"])
+    assert translate([f"configs={experiment}"])
     contents["model"]["params"]["model_cfg"]["value"]["fc1"]["params"] |= {"dilation": 2}
     model.write_text(yaml.safe_dump(contents, sort_keys=False))
     with pytest.raises(UsageError, match="model.value.fc1: dilation has no equivalent; remove the line"):
-        translated([f"configs={experiment}"])
+        translate([f"configs={experiment}"])
 
 
 def perceptron(output, *more):
@@ -166,7 +166,7 @@ def test_every_kind_of_experiment_is_read(experiment, name):
     if loss is not None:
         hyper = {"gamma": 0.9, "learning_rate": 0.01}
     (experiment.parent / "hyper_params" / "quick.yaml").write_text(yaml.safe_dump({"hyper_params": hyper}))
-    made = settings(*translated([f"configs={experiment}"]))
+    made = settings(*translate([f"configs={experiment}"]))
     assert (made.trainer, made.gamma) == (trainer, 0.9)
     streams = ["actor", "critic"] if loss is None else ["q"]
     assert list(made.network) == streams

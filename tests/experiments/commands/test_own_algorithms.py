@@ -10,7 +10,7 @@ from test_own_parts import PAGE
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
 from interreplay.experiments.commands.study import read_new
-from interreplay.experiments.rllib_command.experiments import config_for
+from interreplay.experiments.rllib_command.experiments import make_default_config
 from interreplay.experiments.training.build import configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from tests.experiments.commands.command_lines import settings, users_folder
@@ -172,7 +172,7 @@ def test_studies_and_the_rllib_command_take_it(folder):
     study, _ = read_new({"study": "mine.yaml"})
     assert [run.trainer for run in study.runs] == ["SAC", NAME]
     assert study.runs[1].name == "my_alg-ClippedSAC_Pendulum-v1_Uniform_s0"
-    config = config_for(NAME, "Pendulum-v1", print)
+    config = make_default_config(NAME, "Pendulum-v1", print)
     assert type(config).__name__ == "ClippedSACConfig" and config.algo_class.__name__ == "ClippedSAC"
 
 

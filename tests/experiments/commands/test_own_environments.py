@@ -15,14 +15,14 @@ from gymnasium.utils.env_checker import check_env
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.relabeled import WRAPPER
-from interreplay.environments.wrapped import NAME, make, named
+from interreplay.environments.wrapped import NAME, make, make_id
 from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.study_checks import check
 from interreplay.experiments.flags.run_flags import environment_config
-from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
-from interreplay.experiments.studies.grid import typed
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings, settings_resumed
+from interreplay.experiments.studies.grid import convert_settings
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env, save_envs
 from tests.experiments.commands.command_lines import rejects, settings, users_folder
@@ -83,7 +83,10 @@ def test_files_and_studies_accept_the_same_settings(folder):
     )
     found = settings("--config", "mine.yaml")
     assert found.wrapper == [SCALED, {"type": "gymnasium.wrappers:ClipReward", "min_reward": -1}]
-    assert typed({"wrapper": [SCALED, "my_envs:ScaledReward"]})["wrapper"] == [SCALED, {"type": "my_envs:ScaledReward"}]
+    assert convert_settings({"wrapper": [SCALED, "my_envs:ScaledReward"]})["wrapper"] == [
+        SCALED,
+        {"type": "my_envs:ScaledReward"},
+    ]
 
 
 def test_a_study_makes_environments_with_their_arguments(folder):
@@ -98,7 +101,7 @@ def test_a_study_makes_environments_with_their_arguments(folder):
     study, _ = read_new({"study": "mine.yaml"})
     check(study, range(len(study.runs)), here=True)
     (run,) = study.runs
-    found = settings_for(run.given())
+    found = resolve_settings(run.given())
     assert (found.env_args, found.wrapper) == ({"gusts": 0.1}, [{"type": "my_envs:ScaledReward"}])
     words = shlex.split(as_command(run))[2:]
     assert settings(*words).wrapper == found.wrapper and settings(*words).env_args == found.env_args
@@ -123,7 +126,7 @@ def test_a_run_with_wrappers_and_relabeled_rewards_resumes_by_its_command(folder
 
 def test_wrappers_go_around_in_order_and_stacks_around_them(folder):
     find_environment("my_envs:PointCamera-v0")
-    name, arguments = named("my_envs:PointCamera-v0", {"wind": 0.0}, [SCALED, SCALED], 3)
+    name, arguments = make_id("my_envs:PointCamera-v0", {"wind": 0.0}, [SCALED, SCALED], 3)
     registration.register(name)
     env = gym.make(name, **arguments)
     first, _ = env.reset(seed=3)

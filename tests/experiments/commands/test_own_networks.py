@@ -9,11 +9,11 @@ import torch
 
 import custom_training
 import interreplay
-from interreplay.environments.own_modules import own_class
+from interreplay.environments.own_modules import import_user_class
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from interreplay.learning.exploration import Exploration, make_exploration
-from interreplay.learning.losses import CriticLoss, Huber, loss_of, make_loss
+from interreplay.learning.losses import CriticLoss, Huber, build_loss, make_loss
 from tests.experiments.commands.command_lines import rejects, settings, users_folder
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "networks.md").read_text()
@@ -52,10 +52,10 @@ def test_losses_and_explorations_are_made_of_names():
     errors = torch.linspace(-3.0, 3.0, 7).expand(2, -1)
     expected = 0.25 * (errors.double() / 0.5).cosh().log()
     assert torch.allclose(make_loss(ONE).values(errors).double(), expected, atol=1e-6)
-    assert loss_of(None, None, {"type": "Huber", "delta": 2.0}) == Huber(2.0)
+    assert build_loss(None, None, {"type": "Huber", "delta": 2.0}) == Huber(2.0)
     made = make_exploration({"type": "my_networks:Sticky", "p": 0.5})
     assert isinstance(made, Exploration) and made.p == 0.5
-    assert own_class("my_networks:LogCosh", CriticLoss, "critic_loss") is type(make_loss(ONE))
+    assert import_user_class("my_networks:LogCosh", CriticLoss, "critic_loss") is type(make_loss(ONE))
 
 
 @pytest.mark.parametrize(

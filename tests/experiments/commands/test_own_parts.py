@@ -13,10 +13,10 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import main as study
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.train import run_name
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.experiments.studies.study import Study
-from interreplay.experiments.tune.hyperparameter_search import searched
+from interreplay.experiments.tune.hyperparameter_search import repeat_with_values
 from interreplay.selection import Prioritized
 from tests.experiments.commands.command_lines import users_folder
 
@@ -60,7 +60,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def settings(*words: str):
-    return settings_for(make_parser().given(["--env", "Pendulum-v1", *words]))
+    return resolve_settings(make_parser().given(["--env", "Pendulum-v1", *words]))
 
 
 def test_parts_without_a_buffer_make_one(folder):
@@ -139,15 +139,15 @@ def test_a_study_names_runs_after_their_parts(folder):
     assert home.path.name == "mine"
     assert [run.label for run in planned.runs] == ["Timely(reach=50)", "NMER(selector=Recent(share=0.2),k=3)"]
     again = Study.from_plain(yaml.safe_load(yaml.safe_dump(planned.to_plain())))
-    found = [settings_for(run.given()) for run in again.runs]
+    found = [resolve_settings(run.given()) for run in again.runs]
     assert found[0].buffer == "my_parts:Timely"
     assert found[1].buffer_args == {"selector": {"type": "my_parts:Recent", "share": 0.2}, "k": 3}
-    drawn = searched(planned.runs, {"reach": "randint(3,30)"}, samples=2)
+    drawn = repeat_with_values(planned.runs, {"reach": "randint(3,30)"}, samples=2)
     assert [run.label for run in drawn].count(planned.runs[1].label) == 1
     reached = [run.flags["buffer_args"]["reach"] for run in drawn if run.flags["buffer"] == "my_parts:Timely"]
     assert len(reached) == 2 and all(reach in range(3, 30) for reach in reached)
     words = shlex.split(as_command(planned.runs[1]))[2:]
-    assert settings_for(make_parser().given(words)).buffer_args == found[1].buffer_args
+    assert resolve_settings(make_parser().given(words)).buffer_args == found[1].buffer_args
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from argument_parser import CATALOGUE, TRAINERS, preset_summary, settings_for, tuned_for
+from argument_parser import CATALOGUE, TRAINERS, get_preset_settings, preset_summary, resolve_settings
 from custom_training import main
 from interreplay.environments import registration
 from interreplay.errors import UsageError
@@ -22,7 +22,7 @@ def test_flags_accept_every_value():
         for trainer, known in itertools.product(loaded.trainers, [*loaded.environments, "Unheard"]):
             env = known.replace("*", "x-y") + "-v5"
             line = {"preset": loaded.name, "trainer": trainer, "env": env}
-            made = settings_for(line | dict.fromkeys(loaded.needs, "somewhere"))
+            made = resolve_settings(line | dict.fromkeys(loaded.needs, "somewhere"))
             assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts, line
             row = ALGORITHMS[trainer]
             expected = (loaded.buffer, loaded.buffer_args) if loaded.buffer else (row.buffer, row.buffer_args)
@@ -80,7 +80,7 @@ def test_every_continuous_task_of_the_suites_has_one():
         if (
             ours
             and key.endswith(("-v5", "Pendulum-v1", "Continuous-v0"))
-            and presets.automatic(key, "SAC").name == "none"
+            and presets.find_automatic(key, "SAC").name == "none"
         ):
             missing.append(key)
     assert not missing
@@ -95,7 +95,7 @@ def test_specific_settings_override_general_ones_and_flags_override_all():
     mine = settings("--preset nmer-paper --env Hopper-v5 --actor_l2 .5 --kneighbors 3 --learning_starts 7")
     assert (mine.actor_l2, mine.learning_starts, mine.huber_delta) == (0.5, 7, 1.0)
     assert mine.buffer_args == {"k": 3, "alpha": 0.75}
-    assert "learning_starts" not in tuned_for(given("--env Hopper-v5 --learning_starts 7"))
+    assert "learning_starts" not in get_preset_settings(given("--env Hopper-v5 --learning_starts 7"))
 
 
 def test_flags_about_replay_change_a_presets_method():
@@ -189,16 +189,16 @@ def test_an_invalid_preset_of_a_user(tmp_path):
     for text, parts in WRONG.items():
         path.write_text(text)
         with pytest.raises(UsageError) as caught:
-            settings_for({"preset": str(path)})
+            resolve_settings({"preset": str(path)})
         assert all(part in str(caught.value) for part in parts), caught.value
 
 
 def test_a_preset_of_a_user(tmp_path):
     path = tmp_path / "mine.yml"
     path.write_text("everywhere: {tau: 0.5}\nenvironments: {Hop*: {tau: 0.25}}\nbuffer: CER\n")
-    assert settings_for({"preset": str(path)}).tau == 0.5
-    made = settings_for({"preset": str(path), "env": "Hopper-v5"})
+    assert resolve_settings({"preset": str(path)}).tau == 0.5
+    made = resolve_settings({"preset": str(path), "env": "Hopper-v5"})
     assert (made.tau, made.buffer, made.preset) == (0.25, "CER", str(path))
     for wrappers in ("my_envs:Scaled factor=2", "[{my_envs:Scaled: {factor: 2}}]"):
         path.write_text(f"everywhere: {{wrapper: {wrappers}}}")
-        assert settings_for({"preset": str(path)}).wrapper == [{"type": "my_envs:Scaled", "factor": 2}]
+        assert resolve_settings({"preset": str(path)}).wrapper == [{"type": "my_envs:Scaled", "factor": 2}]

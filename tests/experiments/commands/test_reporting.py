@@ -13,7 +13,7 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.progress import Reporter, duration, shown
+from interreplay.experiments.process.progress import Reporter, duration, format_return
 
 
 @pytest.fixture(autouse=True)
@@ -145,9 +145,9 @@ def test_the_best_evaluation_is_green_on_terminals_with_colors(terminal, monkeyp
 def test_a_long_line_breaks_between_words_at_the_terminals_width(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     line = "configuration mujoco/tqc.yaml: --preset none --buffer_size 1000000 --train_batch_size 256"
-    lines = outcome.folded(line, Terminal()).splitlines()
+    lines = outcome.wrap_line(line, Terminal()).splitlines()
     assert max(map(len, lines)) <= 40 and " ".join(part.strip() for part in lines) == line
-    assert outcome.folded(line, io.StringIO()) == line
+    assert outcome.wrap_line(line, io.StringIO()) == line
 
 
 def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
@@ -208,4 +208,4 @@ def test_durations_and_numbers_in_words():
     words |= {18_000: "5 h", 172_000: "2 days", 1_652_400: "19 days"}
     for seconds, expected in words.items():
         assert duration(seconds) == expected
-    assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]
+    assert [format_return(math.nan), format_return(-1234.56)] == ["-", "-1,234.6"]

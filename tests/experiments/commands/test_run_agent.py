@@ -4,21 +4,21 @@ import sys
 
 import pytest
 
-from argument_parser import make_parser, settings_for
+from argument_parser import make_parser, resolve_settings
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import run_agent
-from interreplay.experiments.commands.run_agent import HARMLESS, HYPER, INSTEAD, SETTINGS, translated
+from interreplay.experiments.commands.run_agent import HARMLESS, HYPER, INSTEAD, SETTINGS, translate
 
 
 def settings(line):
-    return settings_for(make_parser().given(translated(line.split())))
+    return resolve_settings(make_parser().given(translate(line.split())))
 
 
 def test_the_command_of_its_readme_keeps_its_meaning():
     made = settings("configs=atari/rainbow_dqn configs.hyper_params.batch_size=64")
     assert (made.trainer, made.env, made.train_batch_size, made.n_step) == ("Rainbow", "ALE/Pong-v5", 64, 3)
-    assert translated([]) == ["--config=atari/rainbow_dqn"] == translated(["configs=atari/rainbow_dqn"])
-    assert translated(["--help"]) == ["--help"] and translated(["--resume", "x"]) == ["--resume", "x"]
+    assert translate([]) == ["--config=atari/rainbow_dqn"] == translate(["configs=atari/rainbow_dqn"])
+    assert translate(["--help"]) == ["--help"] and translate(["--resume", "x"]) == ["--resume", "x"]
     assert settings("configs.hyper_params.gamma=.5").trainer == "Rainbow", "what RLcycle trains by default"
 
 
@@ -53,20 +53,18 @@ def test_actors_and_critics_have_theirs():
 
 
 def test_every_word_names_a_flag_or_a_replacement():
-    flags = make_parser().parse_args([]).__dict__.keys() | settings_for({}).__dict__.keys()
+    flags = make_parser().parse_args([]).__dict__.keys() | resolve_settings({}).__dict__.keys()
     known = {option.lstrip("-") for option in make_parser()._option_string_actions}
     assert flags and all(flag.partition(".")[0] in known for flag in SETTINGS.values())
     assert not SETTINGS.keys() & INSTEAD.keys()
     for key in INSTEAD.keys() - {key for key, values in HARMLESS.items() if not values}:
         with pytest.raises(UsageError, match=INSTEAD[key].split("(")[0]):
-            translated(["configs=cartpole/dqn", f"{key}=neither"])
+            translate(["configs=cartpole/dqn", f"{key}=neither"])
 
 
 def test_settings_without_effect_are_accepted_with_one_line(capsys):
     for key, values in HARMLESS.items():
-        assert translated(["configs=cartpole/dqn", f"{key}={(values or ('anything',))[0]}"]) == [
-            "--config=cartpole/dqn"
-        ]
+        assert translate(["configs=cartpole/dqn", f"{key}={(values or ('anything',))[0]}"]) == ["--config=cartpole/dqn"]
         assert capsys.readouterr().out == f"{key} has no effect: {INSTEAD[key]}\n"
 
 

@@ -22,10 +22,10 @@ from interreplay.rllib import SACConfig
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.runs import state_files
-from interreplay.runs.resume import unwritten
+from interreplay.runs.resume import read_unwritten
 from interreplay.runs.run_folder import STEPS, RunFolder
 from interreplay.runs.state_files import disk
-from interreplay.runs.state_files.disk import held
+from interreplay.runs.state_files.disk import hold
 from tests.experiments.commands.command_lines import (
     PATIENCE,
     checkpoints,
@@ -112,7 +112,7 @@ def begun(tmp_path_factory) -> Path:
 def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
     monkeypatch.setattr(train, "PATIENCE", 0.1)
     before = {path: path.stat().st_mtime_ns for path in begun.rglob("*")}
-    with held(begun, "a run"):
+    with hold(begun, "a run"):
         words = ["--resume", str(begun), "--total_env_steps", "200"]
         rejects(capsys, custom_training.main, words, f"another process is using {begun}")
     assert {path: path.stat().st_mtime_ns for path in begun.rglob("*")} == before
@@ -264,7 +264,7 @@ def test_a_row_is_unwritten_only_if_its_own_files_cannot_be_written(tmp_path, mo
     with pytest.raises(UsageError, match="No space left.*what was learned so far is kept in"):
         made._write(log, ROW)
     log.close()
-    assert steps(tmp_path) == [1000] and unwritten(tmp_path / "checkpoint_00001000") is None
+    assert steps(tmp_path) == [1000] and read_unwritten(tmp_path / "checkpoint_00001000") is None
 
 
 # -- environments that break or hang ----------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_evaluation_steps_count_as_progress(tmp_path):
 def test_a_folder_is_locked_or_the_reason_is_reported(tmp_path, monkeypatch):
     (tmp_path / "lock.txt").touch()
     (tmp_path / disk.LOCK).symlink_to(tmp_path / "lock.txt")
-    with pytest.raises(OSError, match="symbolic link"), held(tmp_path, "a run"):
+    with pytest.raises(OSError, match="symbolic link"), hold(tmp_path, "a run"):
         raise AssertionError("a link to another file locks nothing")
     (tmp_path / disk.LOCK).unlink()
 
@@ -409,5 +409,5 @@ def test_a_folder_is_locked_or_the_reason_is_reported(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(disk.FileLock, "acquire", unsupported)
-    with held(tmp_path, "a run"):  # a file system without locks
+    with hold(tmp_path, "a run"):  # a file system without locks
         pass

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from argument_parser import make_parser, settings_for
+from argument_parser import make_parser, resolve_settings
 from interreplay.experiments.commands.study import main
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution
@@ -34,7 +34,7 @@ def jobs_of(folder):
     jobs = []
     for seed in range(2):
         given = make_parser().given([*WORDS.split(), "--seed", str(seed)])
-        jobs.append((folder / str(seed), vars(settings_for(given))))
+        jobs.append((folder / str(seed), vars(resolve_settings(given))))
     return jobs
 
 
@@ -42,7 +42,7 @@ def train_together(jobs, prepare=lambda runs: None):
     """Train runs in threads of this process; `prepare` receives them before they start. Return the runs."""
     ray_session.prepare_host(1, 0, "cpu")
     notes = []
-    meeting = run_together.Meeting(len(jobs), notes.append)
+    meeting = run_together.UpdateBarrier(len(jobs), notes.append)
     runs = [run_together.RunInThread(*job, meeting) for job in jobs]
     prepare(runs)
     events = queue.SimpleQueue()
@@ -229,7 +229,7 @@ def test_a_process_that_is_started_again_leaves_out_runs_that_have_ended(tmp_pat
     for each in sent:
         sender.send(each)
         receive(worker, lambda *event: received.append(event), received.append)
-    assert received == sent and worker.unfinished() == ["running"]
+    assert received == sent and worker.list_unfinished() == ["running"]
 
 
 @pytest.mark.parametrize(

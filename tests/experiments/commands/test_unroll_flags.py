@@ -6,12 +6,12 @@ import shlex
 import gymnasium as gym
 import pytest
 
-from argument_parser import make_parser, settings_for
+from argument_parser import make_parser, resolve_settings
 from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.preparation import mix_for, prepared, replay_bytes
+from interreplay.experiments.commands.preparation import build_mix, prepare, replay_bytes
 from interreplay.experiments.flags.training_flags import settings_resumed
-from interreplay.experiments.studies.grid import environment_of, expand
+from interreplay.experiments.studies.grid import expand, make_environment
 from interreplay.unrolls.replay import CachedReplay, UnrollReplay
 
 ORIGINAL = (
@@ -21,7 +21,7 @@ ORIGINAL = (
 
 
 def settings(line, **flags):
-    return settings_for(make_parser().given([*shlex.split(line), *(f"--{k}={v}" for k, v in flags.items())]))
+    return resolve_settings(make_parser().given([*shlex.split(line), *(f"--{k}={v}" for k, v in flags.items())]))
 
 
 def test_defaults_are_those_of_the_algorithm():
@@ -74,14 +74,14 @@ def test_a_study_compares_replayed_sources():
     grid["buffers"].append({"UnrollMix": {"label": "elite 1", "parameters": [mix[0], mix[1] | {"strategy": 1}]}})
     fresh, third, first = expand(grid)
     assert fresh.label == "Fresh" and third.label.startswith("UnrollMix(") and first.label == "elite 1"
-    assert settings_for(first.given()).buffer_args["parameters"][1]["strategy"] == 1
+    assert resolve_settings(first.given()).buffer_args["parameters"][1]["strategy"] == 1
 
 
 def test_the_memory_of_a_mix():
     def need(**flags):
         made = settings("--trainer IMPALA --env MinAtar/Breakout-v0 --rollout_fragment_length 20", **flags)
-        environment = environment_of(made)
-        return replay_bytes(made, environment, mix_for(made, environment))
+        environment = make_environment(made)
+        return replay_bytes(made, environment, build_mix(made, environment))
 
     small, large = (need(replay_parameters=ORIGINAL.replace("100", n)) for n in ("1000", "4000"))
     # An unroll of 20 steps has 21 observations of 400 bytes, and smaller columns.
@@ -90,14 +90,14 @@ def test_the_memory_of_a_mix():
 
 
 def test_the_replay_of_unrolls_is_printed():
-    lines = prepared(make_parser().given(["--trainer", "CLEAR", "--env", "CartPole-v1"]), [], None).lines
+    lines = prepare(make_parser().given(["--trainer", "CLEAR", "--env", "CartPole-v1"]), [], None).lines
     assert "CLEAR with UnrollMix" in lines[1] and "replay of unrolls of 20 steps: " in lines[2]
 
 
 @pytest.mark.parametrize(("caching", "store"), [(False, UnrollReplay), (True, CachedReplay)])
 def test_the_mix_of_a_run_is_cached_on_request(caching, store):
     made = settings("--trainer CLEAR --env CartPole-v1", caching=caching)
-    _, replay = mix_for(made, environment_of(made)).sources.values()
+    _, replay = build_mix(made, make_environment(made)).sources.values()
     assert type(replay) is store
 
 
@@ -106,5 +106,5 @@ def test_distances_are_those_of_the_environments_actions(gaussian):
     made = settings("--trainer IMPALA", replay_parameters=ORIGINAL)
     torques = gym.spaces.Tuple([gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(-1, 1, (1,))])
     actions = torques if gaussian else gym.spaces.Discrete(3)
-    mix = mix_for(made, Environment("Own-v0", gym.spaces.Box(-1, 1, (3,)), actions, ""))
+    mix = build_mix(made, Environment("Own-v0", gym.spaces.Box(-1, 1, (3,)), actions, ""))
     assert {source.distance.gaussian for source in mix.sources.values() if hasattr(source, "distance")} == {gaussian}

@@ -69,7 +69,7 @@ def test_large_frames_are_scaled_down(tmp_path):
     seen, _ = record(tmp_path / "a.gif", [big])
     assert seen[0].shape == (240, 320, 3) and np.array_equal(seen[0][:, [0, 319], 0], [[0, 200]] * 240)
     small = np.zeros((16, 8, 3), np.uint8)
-    assert np.array_equal(video.scaled(small, 320), small)
+    assert np.array_equal(video.scale_down(small, 320), small)
 
 
 def test_only_the_first_episodes_are_rendered(tmp_path):

@@ -18,7 +18,7 @@ import enjoy
 from interreplay.environments import rendering
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation import video
-from interreplay.experiments.evaluation.load import saved_config
+from interreplay.experiments.evaluation.load import read_config
 from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, watch
 from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints import find
@@ -65,7 +65,7 @@ def test_runs_of_other_machines_and_modes_are_played_here():
 def test_arguments_of_the_environment_that_are_not_stored_are_reported(tmp_path):
     made = config("Pendulum-v1").environment("Pendulum-v1", env_config={"g": Fraction(10)})
     with pytest.raises(CheckpointError, match="does not store env_config, which is not plain data"):
-        saved_config(saved(made, tmp_path / "c"))
+        read_config(saved(made, tmp_path / "c"))
 
 
 def test_damaged_checkpoints_of_rllibs_own_algorithms_are_rejected(tmp_path):

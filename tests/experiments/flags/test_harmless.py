@@ -5,7 +5,7 @@ import pytest
 from argument_parser import make_parser
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, run_agent, study, train
-from interreplay.experiments.commands.lcer import SWITCHES, VALUES, enjoyed, translated
+from interreplay.experiments.commands.lcer import SWITCHES, VALUES, translate, translate_enjoy
 from interreplay.experiments.flags.original_flags import REMOVED
 from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
 from tests.experiments.commands.command_lines import rejects
@@ -53,7 +53,7 @@ ORIGINAL = (
 def planned(tmp_path, first, *lines):
     (tmp_path / "inputs.txt").write_text("\n".join([first, *lines]))
     made, folder = study.read_new(study.make_parser().given(["-input_path", str(tmp_path / "inputs.txt")]))
-    return [study.settings_of(made, folder, run) for run in made.runs]
+    return [study.make_run_settings(made, folder, run) for run in made.runs]
 
 
 def test_inputs_files_have_the_same_flags(tmp_path, capsys):
@@ -88,9 +88,9 @@ def test_all_programs_accept_them(program, monkeypatch, capsys):
     def parse(words):
         match program:
             case "train.py":
-                return READ(translated(words))
+                return READ(translate(words))
             case "run_agent.py":
-                return READ(run_agent.translated(["configs=lunarlander/dqn", *words]))
+                return READ(run_agent.translate(["configs=lunarlander/dqn", *words]))
             case "cluster_run.py":
                 return study.make_parser().given(["--envs", "Hopper-v5", *words])
             case "main.py":
@@ -105,19 +105,19 @@ def test_all_programs_accept_them(program, monkeypatch, capsys):
 
 def test_settings_of_rlcycle_and_of_the_platform_without_effect(monkeypatch, capsys):
     for word in ("log_wandb=False", "render_train=false", "configs.experiment_info.log_wandb=False"):
-        assert run_agent.translated(["configs=lunarlander/dqn", word]) == ["--config=lunarlander/dqn"]
+        assert run_agent.translate(["configs=lunarlander/dqn", word]) == ["--config=lunarlander/dqn"]
         assert capsys.readouterr().out.count(" has no effect: ") == 1
     with pytest.raises(UsageError, match="unknown key 'log_wandb'"):
-        READ(run_agent.translated(["configs=lunarlander/dqn", "log_wandb=True"]))
+        READ(run_agent.translate(["configs=lunarlander/dqn", "log_wandb=True"]))
     monkeypatch.setattr(train, "main", lambda words: 0)
     assert actor_learner.act(["--op_mode=train", "--debug=False", "--shared_queue_size=8"]) == 0
     assert "--debug, --shared_queue_size has no effect: " in capsys.readouterr().out
 
 
 def lcer(line):
-    from argument_parser import settings_for
+    from argument_parser import resolve_settings
 
-    return settings_for(READ(translated(line.split())))
+    return resolve_settings(READ(translate(line.split())))
 
 
 def test_lcers_defaults():
@@ -130,10 +130,10 @@ def test_lcers_defaults():
 def test_every_flag_of_lcer_is_known():
     for name in SWITCHES:
         if name not in ("her", "cuda"):
-            assert translated([f"--{name}"])
+            assert translate([f"--{name}"])
     for name, default in VALUES.items():
-        assert translated([f"--{name}", str(default)]) == translated([]), name
-    assert "--device=cuda" in translated(["--cuda"])
+        assert translate([f"--{name}", str(default)]) == translate([]), name
+    assert "--device=cuda" in translate(["--cuda"])
 
 
 @pytest.mark.parametrize(
@@ -179,15 +179,17 @@ def test_values_after_an_equals_sign_keep_their_dashes():
 
 @pytest.mark.parametrize("line", ["--resume my-runs/a-b --seed 3", "--resume=my-runs/a-b --seed 3"])
 def test_a_run_is_resumed_without_lcers_defaults(line):
-    assert translated(line.split()) == line.split()
+    assert translate(line.split()) == line.split()
 
 
 def test_lcers_words_to_watch(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("interreplay.experiments.commands.lcer.has_screen", lambda: False)
     line = ["--checkpoint", str(tmp_path / "run"), "--n-enjoy-episodes", "3"]
-    assert enjoyed(line) == [str(tmp_path / "run"), "--episodes", "3"] and "no screen" in capsys.readouterr().out
+    assert (
+        translate_enjoy(line) == [str(tmp_path / "run"), "--episodes", "3"] and "no screen" in capsys.readouterr().out
+    )
     video = ["--video", str(tmp_path / "run.gif"), "--video_episodes", "3"]
-    assert enjoyed([*line, "--make-gif", "--gif-image-width", "90"])[3:] == video
+    assert translate_enjoy([*line, "--make-gif", "--gif-image-width", "90"])[3:] == video
     assert "--gif-image-width has no effect" in capsys.readouterr().out
     with pytest.raises(UsageError, match="expected a trained policy"):
-        enjoyed([*line, "--random-actions"])
+        translate_enjoy([*line, "--random-actions"])

@@ -12,7 +12,7 @@ import custom_training
 from interreplay.buffer.replay_buffer import ReplayBuffer
 from interreplay.experiments.commands import preparation
 from interreplay.experiments.flags import training_flags
-from interreplay.experiments.flags.training_flags import RunSettings, make_parser, settings_for
+from interreplay.experiments.flags.training_flags import RunSettings, make_parser, resolve_settings
 from interreplay.neighborhood import KNN
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,7 +75,7 @@ def test_the_settings_are_resolved_once_and_one_buffer_is_built(monkeypatch, tmp
         return getattr(owner, name)
 
     built = spied(ReplayBuffer, "__init__")
-    resolved = [spied(module, "settings_for") for module in (preparation, training_flags)]
+    resolved = [spied(module, "resolve_settings") for module in (preparation, training_flags)]
     estimated = spied(preparation, "estimate")
     prepared = spied(OffPolicyAlgorithm, "_prepare")
     steps = "--total_env_steps 40 --steps_per_iteration 20 --evaluation_interval 0 --hiddens 8,8 --quiet"
@@ -88,7 +88,7 @@ def test_the_settings_are_resolved_once_and_one_buffer_is_built(monkeypatch, tmp
 
 
 def test_settings_of_a_run_are_read_only():
-    settings = settings_for(make_parser().given(LINE.split()))
+    settings = resolve_settings(make_parser().given(LINE.split()))
     with pytest.raises(AttributeError, match="read-only: cannot set seed to 3"):
         settings.seed = 3
-    assert settings.replaced(seed=3).seed == 3 and settings.seed == 0
+    assert settings.replace(seed=3).seed == 3 and settings.seed == 0

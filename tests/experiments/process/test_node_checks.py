@@ -11,7 +11,7 @@ import pytest
 
 from interreplay.experiments.commands import smoketest
 from interreplay.experiments.process import node_checks
-from interreplay.experiments.process.machine import free_memory, own_cpus
+from interreplay.experiments.process.machine import count_cpus, free_memory
 from interreplay.experiments.process.node_checks import NodeProblem
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "cluster_deployment"
@@ -62,9 +62,9 @@ def test_the_longest_scratch_folder_leaves_room_for_the_socket():
 
 @pytest.mark.slow
 def test_two_rays_start_at_once(monkeypatch):
-    assert node_checks.two_at_once(SCRIPTS) == "both run a task"
+    assert node_checks.check_two_rays(SCRIPTS) == "both run a task"
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert "exit code 1" in problem_of(node_checks.two_at_once, SCRIPTS)[0]
+    assert "exit code 1" in problem_of(node_checks.check_two_rays, SCRIPTS)[0]
 
 
 def test_the_command_line(monkeypatch, capsys):
@@ -102,6 +102,6 @@ def test_free_memory_of_control_groups(tmp_path, monkeypatch):
 
 
 def test_cpus_are_the_job_s_or_the_affinity_s(monkeypatch):
-    assert own_cpus() <= len(os.sched_getaffinity(0))
+    assert count_cpus() <= len(os.sched_getaffinity(0))
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
-    assert own_cpus() == 3
+    assert count_cpus() == 3

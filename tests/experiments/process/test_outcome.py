@@ -10,8 +10,8 @@ import pytest
 
 from interreplay.errors import CheckpointError, EnvironmentFailure, RunFailure, RunnerLost, UsageError
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.outcome import lasting_output
-from interreplay.experiments.process.signals import Interrupts, ending_at_ctrl_c
+from interreplay.experiments.process.outcome import keep_output_open
+from interreplay.experiments.process.signals import Interrupts, end_at_ctrl_c
 
 INTERRUPTED = """
 import os, signal
@@ -67,7 +67,7 @@ def test_a_closed_or_full_output_ends_nothing(monkeypatch, capfd):
     full = os.open("/dev/full", os.O_WRONLY)
     for stream in (os.fdopen(write, "w"), os.fdopen(full, "w"), None):
         monkeypatch.setattr(sys, "stdout", stream)
-        with lasting_output():
+        with keep_output_open():
             for _ in range(3):
                 print("a line", flush=True)
             assert sys.stdout.encoding and not sys.stdout.isatty()
@@ -81,7 +81,7 @@ def test_characters_outside_of_the_encoding_are_replaced(monkeypatch, tmp_path):
     path = tmp_path / "log"
     with path.open("w", encoding="latin-1") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        with lasting_output():
+        with keep_output_open():
             print("Müller, λ")
     assert path.read_bytes() == "Müller, ?\n".encode("latin-1")
 
@@ -133,10 +133,10 @@ def test_ctrl_c_during_imports_ends_with_one_line(tmp_path):
 def test_handlers_of_others_remain_during_imports():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with ending_at_ctrl_c():
+        with end_at_ctrl_c():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with ending_at_ctrl_c():
+        with end_at_ctrl_c():
             assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:

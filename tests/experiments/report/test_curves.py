@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interreplay.experiments.report.curves import Curves, align, together
+from interreplay.experiments.report.curves import Curves, align, restrict_to_common_range
 from interreplay.experiments.report.reading.runs import FINISHED, Run
 from interreplay.experiments.report.reading.settings import Description
 
@@ -32,7 +32,7 @@ def test_runs_without_a_common_range_have_no_curves():
 
 def test_drawn_curves_have_at_most_200_points():
     steps = np.arange(1000)
-    curves = align([run(steps, steps)], "evaluation").thinned()
+    curves = align([run(steps, steps)], "evaluation").thin()
     assert curves.values.shape == (1, 200) and np.allclose(curves.values[0], curves.steps)
 
 
@@ -51,13 +51,13 @@ def test_the_final_return_is_the_mean_of_the_last_tenth_with_any_evaluation_inte
 
 def test_first_step_at_the_threshold():
     curves = Curves(np.array([1.0, 2, 3]), np.array([[0.0, 5, 1], [0.0, 0, 0]]))
-    assert curves.reached(5).tolist() == [2, np.inf]
+    assert curves.find_threshold_steps(5).tolist() == [2, np.inf]
 
 
 def test_methods_are_compared_over_the_same_range():
     """Equal curves with evaluations at other steps have equal areas and final returns."""
     steps = [np.array([5.0, 10]), np.array([3.0, 6, 9])]
-    shared, end = together({str(i): Curves(each, each[None]) for i, each in enumerate(steps)})
+    shared, end = restrict_to_common_range({str(i): Curves(each, each[None]) for i, each in enumerate(steps)})
     assert end == 9
     for curves in shared.values():
         assert curves.steps[[0, -1]].tolist() == [5, 9]
@@ -70,4 +70,4 @@ def test_areas_final_returns_and_thresholds_use_all_evaluations():
     values[950] = 1.0
     curves = align([run(np.arange(1001), values)], "evaluation")
     assert curves.means() == pytest.approx([0.001]) and curves.finals() == pytest.approx([0.01])
-    assert curves.reached(1.0) == [950]
+    assert curves.find_threshold_steps(1.0) == [950]

@@ -155,7 +155,7 @@ def test_numbers_have_three_digits_and_ratios_enough_decimals_to_differ_from_1()
 
 def test_long_names_in_figures_remain_different():
     names = ["NMER", f"{'a' * 30}-k=5", f"{'a' * 30}-k=50", f"{'a' * 15}b{'a' * 15}", f"{'a' * 15}c{'a' * 15}", "NMER"]
-    short = draw.shortened(names, 20)
+    short = draw.shorten_names(names, 20)
     assert short == [
         "NMER",
         "aaaaaaaaaa…aaaaa-k=5",

@@ -126,7 +126,7 @@ def test_a_method_without_some_environment_is_not_aggregated(tmp_path):
         ours(tmp_path, env, "Uniform", 0, [0.0, 20.0])
     ours(tmp_path, "Hopper-v5", "PER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
-    assert section.everywhere()[0] == ["Uniform"] and set(tables["aggregate"]["method"]) == {"Uniform"}
+    assert section.find_common_methods()[0] == ["Uniform"] and set(tables["aggregate"]["method"]) == {"Uniform"}
     assert any("no counted run: PER" in note for note in section.notes)
 
 
@@ -205,7 +205,7 @@ def test_summaries_and_ratios_without_the_baseline_in_some_environment(tmp_path)
             ours(tmp_path, env, method, 0, [0.0, 20.0])
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
-    assert section.baseline == "Uniform" and section.everywhere()[0] == ["NMER", "PER"]
+    assert section.baseline == "Uniform" and section.find_common_methods()[0] == ["NMER", "PER"]
     found = summaries(section, tables)
     assert [sentence[:14] for sentence in found["NMER"]] == ["Hopper-v5: NME"]
 

@@ -19,8 +19,8 @@ from interreplay.errors import UsageError
 from interreplay.experiments.rllib_command import main
 from interreplay.experiments.rllib_command.experiments import (
     Experiment,
-    config_for,
-    configured,
+    configure,
+    make_default_config,
     names,
     read_file,
     read_settings,
@@ -44,10 +44,10 @@ MODULES = {
 
 def test_algorithms_by_name():
     for (run, env), module in MODULES.items():
-        made = config_for(run, env, str)
+        made = make_default_config(run, env, str)
         assert made.algo_class.__module__ == module and made.env == env
     output = []
-    assert config_for("SAC", "HalfCheetah-v2", output.append).env == "HalfCheetah-v5"
+    assert make_default_config("SAC", "HalfCheetah-v2", output.append).env == "HalfCheetah-v5"
     assert len(output) == 1 and "HalfCheetah-v5" in output[0]
     assert names()[0] == "SAC" and {"SAC-stock", "DQN-stock"} <= {*names()}
 
@@ -63,7 +63,7 @@ def test_arguments_of_the_environment_are_known():
 
 
 def test_settings_of_an_algorithm():
-    made = configured(config_for("SAC", "Pendulum-v1", str), {
+    made = configure(make_default_config("SAC", "Pendulum-v1", str), {
         "tau": 0.1, "replay_buffer_config": {"type": "NMER", "k": 3}, "num_env_runners": 0,
     })  # fmt: skip
     assert (made.tau, made.replay_buffer_config) == (0.1, {"type": "NMER", "k": 3})
@@ -71,19 +71,21 @@ def test_settings_of_an_algorithm():
 
 def test_choices_of_a_grid_are_what_each_would_be_alone():
     points = [{"type": "NMER", "k": 3}, {"type": "Uniform"}]
-    made = configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
+    made = configure(make_default_config("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
     assert made.replay_buffer_config == {"grid_search": points}
     with pytest.raises(UsageError, match="no argument 'kk'"):
-        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": points[0] | {"kk": 1}})
+        configure(make_default_config("SAC", "Pendulum-v1", str), {"replay_buffer_config": points[0] | {"kk": 1}})
 
 
 @pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN-stock", "CartPole-v1")])
 def test_rllibs_own_algorithms_take_our_replay_methods(run, env):
     replay = {"type": "CER" if run == "DQN-stock" else "NMER", "capacity": 500}
-    made = configured(config_for(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
+    made = configure(make_default_config(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
     made.validate()
     assert made.algo_class.__name__ == f"Stock{run.removesuffix('-stock')}" and made.env == env
-    kept = configured(config_for(run, env, str), {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}})
+    kept = configure(
+        make_default_config(run, env, str), {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}}
+    )
     assert kept.algo_class.__name__ == run.removesuffix("-stock")
 
 
@@ -200,8 +202,8 @@ def test_what_a_trial_requests_is_known_before_it_starts(monkeypatch):
         experiment = Experiment("one", run, "CartPole-v1", config=settings)
         assert experiment.request() == {"CPU": cpus, "GPU": 0}
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setattr(main, "own_cpus", lambda: 2)
-    monkeypatch.setattr(main, "own_gpus", lambda: 0)
+    monkeypatch.setattr(main, "count_cpus", lambda: 2)
+    monkeypatch.setattr(main, "count_gpus", lambda: 0)
     assert main.resources([experiment], None) == {"CPU": 7, "GPU": 0}, "processes share the CPUs of our own Ray"
     with pytest.raises(UsageError, match="a trial requests 7 CPUs, available: 3 CPUs; reduce num_env_runners"):
         main.resources([experiment], 3)
@@ -237,13 +239,13 @@ def test_flags_override_a_file(tmp_path):
     text = "{run: SAC, env: Pendulum-v1, stop: {timesteps_total: 9}, config: {tau: 0.1, gamma: 0.9}, num_samples: 3}"
     (tmp_path / "x.yaml").write_text(f"one: {text}\ntwo: {text}\n")
     line = f"train -f {tmp_path}/x.yaml --num_samples 2 --checkpoint_freq 5 --stop"
-    found = main.asked_for(given(line, "{env_steps: 7}", "--config", "{gamma: 0.5}"))
+    found = main.read_experiments(given(line, "{env_steps: 7}", "--config", "{gamma: 0.5}"))
     assert [each.name for each in found] == ["one", "two"]
     for each in found:
         assert (each.stop, each.config) == ({"env_steps": 7}, {"tau": 0.1, "gamma": 0.5})
         assert (each.num_samples, each.checkpoint_freq) == (2, 5)
     (tmp_path / "x.yaml").write_text(f"one: {text}\n")
-    (alone,) = main.asked_for(given(f"train -f {tmp_path}/x.yaml --experiment_name zz"))
+    (alone,) = main.read_experiments(given(f"train -f {tmp_path}/x.yaml --experiment_name zz"))
     assert (alone.name, alone.num_samples, alone.stop) == ("zz", 3, {"timesteps_total": 9})
 
 
@@ -281,7 +283,7 @@ def test_every_file_is_described():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_file_of_experiments_is_accepted(path, tmp_path):
     for experiment, settings in variants(path):
-        config = configured(config_for(experiment.run, experiment.env, str), settings)
+        config = configure(make_default_config(experiment.run, experiment.env, str), settings)
         config.validate()
         replay = dict(settings.get("replay_buffer_config", {}))
         if replay.get("type") in methods():

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argument_parser import make_parser, settings_for
-from interreplay.experiments.commands.actor_learner import read, translated
+from argument_parser import make_parser, resolve_settings
+from interreplay.experiments.commands.actor_learner import read, translate
 from interreplay.experiments.studies.grid import GRID_KEYS, expand
 
 STUDY = Path(__file__).resolve().parents[3] / "studies/actor_learner_recipes.yaml"
@@ -26,8 +26,8 @@ def test_an_arm_has_the_settings_of_its_command(label):
             continue
         words = ["--trainer=IMPALA", f"--env={run.env}"]
         if label == "Platform":
-            words = translated(read([f"--env={run.env}", f"--environment_max_steps={run.flags['total_env_steps']}"]))
-        expected = vars(settings_for(make_parser().given(words)))
-        found = vars(settings_for(run.given()))
+            words = translate(read([f"--env={run.env}", f"--environment_max_steps={run.flags['total_env_steps']}"]))
+        expected = vars(resolve_settings(make_parser().given(words)))
+        found = vars(resolve_settings(run.given()))
         for name in expected.keys() - MEASUREMENT:
             assert found[name] == expected[name], name

@@ -13,10 +13,10 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as cluster_run
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.grid import entry, seeds_from, typed
+from interreplay.experiments.studies.grid import convert_settings, entry, read_seeds
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder, TrialFolder
 from tests.experiments.commands.command_lines import code_of, rejects
@@ -175,7 +175,7 @@ def test_the_grid_is_all_combinations_ordered_by_seed(file):
     flags = by_name["SAC_InvertedPendulum-v5_LCER-RM_s2"].flags
     assert flags["gamma"] == 0.9 and flags["total_env_steps"] == 2000 and flags["buffer_args"] == {"variant": "member"}
     assert by_name["SAC_Pendulum-v1_Uniform_s4"].flags["total_env_steps"] == 1000
-    settings = cluster_run.settings_of(study, folder, by_name["TD3_Pendulum-v1_Uniform_s4"])
+    settings = cluster_run.make_run_settings(study, folder, by_name["TD3_Pendulum-v1_Uniform_s4"])
     assert (settings["tau"], settings["hiddens"], settings["threads"]) == (0.02, [32, 16], 2)
 
 
@@ -184,8 +184,8 @@ def test_settings_equal_those_of_custom_training(file):
     study, folder = cluster_run.read_new({"study": path})
     line = "--buffer NMER --kneighbors 3 --gamma .9 --hiddens 8 --buffer_size 10000 --env Pendulum-v1 --seed 1"
     line += " --env_args g=5"
-    expected = vars(settings_for(make_parser().given(line.split())))
-    mine = cluster_run.settings_of(study, folder, study.runs[1])
+    expected = vars(resolve_settings(make_parser().given(line.split())))
+    mine = cluster_run.make_run_settings(study, folder, study.runs[1])
     for name in ("output_dir", "keep_experience"):  # a study has other defaults
         del mine[name], expected[name]
     assert mine == expected
@@ -206,7 +206,7 @@ def test_truth_values_in_mappings_equal_those_of_custom_training(file):
     assert runs[0].flags["env_args"] == {"sutton_barto_reward": True}
     assert runs[0].flags["selector"] == {"type": "Prioritized", "alpha": 0.5, "beta": None}
     noise = {"exploration": {"type": "my_noise:Sticky", "decays": True, "end": None}}
-    assert typed(noise) == noise
+    assert convert_settings(noise) == noise
 
 
 def test_a_study_is_read_from_its_folder(file, tmp_path):
@@ -258,7 +258,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
     study, folder = cluster_run.read_new({"inputs": inputs})
     assert folder.path.name == "out"
     assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER_s0", "TD3_Pendulum-v1_NMER_s1"]
-    settings = cluster_run.settings_of(study, folder, study.runs[1])
+    settings = cluster_run.make_run_settings(study, folder, study.runs[1])
     assert (settings["updates_per_step"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
 
 
@@ -284,10 +284,10 @@ def test_invalid_inputs_files(text, line, tmp_path, capsys):
 def test_words_and_entries():
     assert split("Uniform, NMER{k: 10, alpha: 1} PER[a b]") == ["Uniform", "NMER{k: 10, alpha: 1}", "PER[a b]"]
     assert entry("NMER{k: 10}", "buffer") == entry({"NMER": {"k": 10}}, "buffer") == ("NMER", {"k": 10})
-    assert seeds_from(3) == [0, 1, 2] and seeds_from([7]) == [7]
+    assert read_seeds(3) == [0, 1, 2] and read_seeds([7]) == [7]
     for bad in (True, -1, "3", [1.5], [True], [-1], None):
         with pytest.raises(UsageError):
-            seeds_from(bad)
+            read_seeds(bad)
 
 
 def test_a_search_draws_the_settings_of_each_method(file):
@@ -365,9 +365,9 @@ def test_the_printed_command_has_the_settings_of_the_run(file):
     )
     run = cluster_run.read_new({"study": path})[0].runs[1]
     words = shlex.split(results_table.as_command(run))[2:]
-    expected = settings_for(run.given())
+    expected = resolve_settings(run.given())
     assert expected.lr == [[0, 0.001], [1000, 0.0001]] and expected.network == network
-    assert settings_for(make_parser().given(words)) == expected
+    assert resolve_settings(make_parser().given(words)) == expected
 
 
 def test_the_reason_of_a_lost_process_is_recorded_once(file, tmp_path, monkeypatch, capsys):
@@ -395,7 +395,7 @@ def test_the_closing_table_fits_100_columns():
     lines = results_table.as_text(pd.DataFrame([row, row | {"buffer": "Uniform"}])).splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[-2].split()[:5] == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6"]
-    assert results_table.aligned([("a", "b, c"), ("dd", "e")], width=100) == "a   b, c\ndd  e"
+    assert results_table.align([("a", "b, c"), ("dd", "e")], width=100) == "a   b, c\ndd  e"
 
 
 def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatch):

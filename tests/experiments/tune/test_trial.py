@@ -17,7 +17,7 @@ import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
 import custom_training
-from argument_parser import make_parser, settings_for
+from argument_parser import make_parser, resolve_settings
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import CRASHED, FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
@@ -26,7 +26,7 @@ from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, r
 from interreplay.runs import state_files
 from interreplay.runs.run_folder import RunFolder
 from interreplay.runs.state_files.arrays import encode
-from interreplay.runs.state_files.disk import held
+from interreplay.runs.state_files.disk import hold
 from tests.experiments.commands.command_lines import read_csv
 
 LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
@@ -44,7 +44,7 @@ def _host():
 
 
 def settings(*more: str) -> dict:
-    return vars(settings_for(make_parser().given([*LINE.split(), *more])))
+    return vars(resolve_settings(make_parser().given([*LINE.split(), *more])))
 
 
 def finish(folder: Path, *more: str) -> list[dict]:
@@ -333,9 +333,9 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
 def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch):
     folder = TrialFolder(tmp_path / "run")
     folder.note(state=RUNNING)
-    monkeypatch.setattr(study_run, "held", functools.partial(held, patience=0.05))
+    monkeypatch.setattr(study_run, "hold", functools.partial(hold, patience=0.05))
     monkeypatch.setattr(trainable, "listen", lambda signals, ask: None)
-    with held(folder.path, "the run"):
+    with hold(folder.path, "the run"):
         with pytest.raises(UsageError, match="another process is using"):
             run_single(folder, settings(), Execution(max_failures=1), io.StringIO())
         trial = trainable.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from interreplay.experiments.process.progress import StudyReporter
-from interreplay.experiments.studies.study_folder import CRASHED, TrialFolder, shortened
+from interreplay.experiments.studies.study_folder import CRASHED, TrialFolder, shorten
 from interreplay.experiments.tune.run_study import Progress
 
 
@@ -74,11 +74,11 @@ def test_the_callback_can_be_pickled_with_a_reporter(tmp_path):
 
 
 def test_a_long_failure_keeps_both_ends():
-    text = shortened(f"RayTaskError: ray::step() {'frame ' * 200} ValueError: the reason")
+    text = shorten(f"RayTaskError: ray::step() {'frame ' * 200} ValueError: the reason")
     assert len(text) <= 500
     assert text.startswith("RayTaskError: ray::step() frame") and text.endswith("frame ValueError: the reason")
     assert " ... frame" in text
-    assert shortened(" a\n b ") == "a b"
+    assert shorten(" a\n b ") == "a b"
 
 
 def test_a_failure_that_the_process_recorded_is_not_recorded_again(reported):

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of
-from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
+from interreplay.learning.algorithms_table import ALGORITHMS, get_architecture
+from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder, resolve_model
 from interreplay.learning.listed.layers import LayerList, LayerStack
-from interreplay.learning.listed.networks import ListedPolicyValue, ListedValues, plain_layers
+from interreplay.learning.listed.networks import ListedPolicyValue, ListedValues, make_plain_layers
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings, TQCSettings
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
@@ -35,12 +35,12 @@ CONVOLUTIONS = [
 
 def made(trainer, space=BOX, actions="box", seed=0, **settings):
     """Return the networks of an algorithm."""
-    architecture = ARCHITECTURES[architecture_of(trainer)]
+    architecture = ARCHITECTURES[get_architecture(trainer)]
     model = {"matrix_dtype": "float32", "normalize_observations": False} | ALGORITHMS[trainer].defaults | settings
-    model = resolved(architecture, space, model)
+    model = resolve_model(architecture, space, model)
     torch.manual_seed(seed)
-    encoder, width = encoder_of(space, model)
-    return assembled(architecture.make(width, ACTIONS[actions], model, False), encoder, model)
+    encoder, width = build_encoder(space, model)
+    return assemble(architecture.make(width, ACTIONS[actions], model, False), encoder, model)
 
 
 SAME = [
@@ -248,8 +248,8 @@ def test_numbers_of_channels_are_inferred():
 
 def test_layers_have_names_or_places():
     named = {"fc1": {"layer": "Linear", "out_features": 8}, "act": "ReLU", "out": "Linear"}
-    assert plain_layers(named) == plain_layers(linear(8)) and plain_layers(linear(8)).widths == (8,)
-    assert plain_layers(["ReLU"]) is None and plain_layers([{"layer": "Linear", "bias": False}]) is None
+    assert make_plain_layers(named) == make_plain_layers(linear(8)) and make_plain_layers(linear(8)).widths == (8,)
+    assert make_plain_layers(["ReLU"]) is None and make_plain_layers([{"layer": "Linear", "bias": False}]) is None
 
 
 @pytest.mark.parametrize(

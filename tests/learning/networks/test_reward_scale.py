@@ -70,8 +70,8 @@ def test_the_unit_of_rewards_does_not_matter():
     other.observe(rows(300 * rewards, episodes, ends=[24]))
     assert one.divisor == pytest.approx(naive(rewards, episodes, 0.95), rel=1e-6)
     batch = rows(rewards, episodes)
-    scaled = other.scaled(batch.replace(rewards=300 * batch.rewards)).rewards
-    assert torch.allclose(one.scaled(batch).rewards, scaled, rtol=1e-6)
+    scaled = other.scale(batch.replace(rewards=300 * batch.rewards)).rewards
+    assert torch.allclose(one.scale(batch).rewards, scaled, rtol=1e-6)
 
 
 def test_an_episode_that_was_broken_off_leaves_nothing_for_its_number():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of
+from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder
 from interreplay.learning.policy_gradient.policy_value import GAIN, POLICY_GAIN
 
 PIXELS = gym.spaces.Box(0, 255, (4, 36, 36), np.uint8)
@@ -24,9 +24,9 @@ MODEL = {
 
 def networks(actions=3, **changes):
     model = MODEL | changes
-    encoder, width = encoder_of(PIXELS, model)
+    encoder, width = build_encoder(PIXELS, model)
     made = ARCHITECTURES["IMPALA"].make(width, gym.spaces.Discrete(actions), model, False)
-    return assembled(made, encoder, model)
+    return assemble(made, encoder, model)
 
 
 def assert_orthogonal(weights: torch.Tensor, gain: float) -> None:

@@ -17,7 +17,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.report.reading.settings import Description, describe, method_names
 from interreplay.experiments.studies.study import STUDY
 from interreplay.experiments.studies.study_folder import FAILED, STOPPED, StudyFolder, TrialFolder
-from interreplay.runs.results.reader import FILES, NAMES, kept_rows, named, number, read_rows
+from interreplay.runs.results.reader import FILES, NAMES, drop_repeated, number, read_named, read_rows
 from interreplay.runs.run_folder import STATUS
 
 FINISHED = "finished"
@@ -51,8 +51,8 @@ def read_results(folder: Path) -> Results:
     """Return the results in the folder of a run."""
     found, note = read_rows(folder)
     rows = []
-    for reported in kept_rows(found):
-        row = {name: named(reported, name) for name in NAMES}
+    for reported in drop_repeated(found):
+        row = {name: read_named(reported, name) for name in NAMES}
         for name, value in reported.items():
             if name.startswith(REPLAY):
                 row[name] = number(value)
@@ -108,7 +108,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     Raises:
         UsageError: A folder does not exist, or none contains a run.
     """
-    planned.cache_clear()
+    list_planned_runs.cache_clear()
     listed = list(folders)
     paths: set[Path] = set()
     for folder in listed:
@@ -129,7 +129,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
 
 
 @functools.lru_cache(maxsize=64)
-def planned(folder: Path) -> dict[str, Description]:
+def list_planned_runs(folder: Path) -> dict[str, Description]:
     """Return the runs of a study by folder name, including runs without a folder; none for other folders."""
     if not (folder / STUDY).is_file():
         return {}
@@ -148,7 +148,7 @@ def _run_folders(top: Path) -> Iterator[Path]:
     for folder, below, files in os.walk(top, followlinks=True):
         if STUDY in files:
             try:
-                yield from map(Path(folder).resolve().joinpath, planned(Path(folder).resolve()))
+                yield from map(Path(folder).resolve().joinpath, list_planned_runs(Path(folder).resolve()))
             except UsageError:
                 yield Path(folder)
         if RUN_FILES & set(files) or not (files or below):
@@ -167,10 +167,10 @@ def _read(path: Path) -> Run:
     """Return the run in a folder."""
     description = Description()
     try:
-        planned(path)  # raises an error for the folder of an unreadable study
+        list_planned_runs(path)  # raises an error for the folder of an unreadable study
         description = describe(path)
         with contextlib.suppress(UsageError):  # reported for the study's folder
-            plan = planned(path.parent).get(path.name)
+            plan = list_planned_runs(path.parent).get(path.name)
             if plan is not None:  # its label replaces the name of the method
                 read = description
                 description = replace(

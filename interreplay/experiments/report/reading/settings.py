@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interreplay.experiments.flags.replay_flags import readable_arguments, short
-from interreplay.experiments.flags.run_flags import by_name, with_scope
-from interreplay.experiments.flags.values import without
+from interreplay.experiments.flags.replay_flags import format_arguments, shorten_name
+from interreplay.experiments.flags.run_flags import list_flags, use_current_names
+from interreplay.experiments.flags.values import drop_settings
 from interreplay.runs.results.reader import flat
 
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.
-NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {
+NOT_A_METHOD = list_flags("identity", "execution", "invocation") | {
     *("versions", "run_id", "buffer", "buffer_args", "prioritized")
 }
 # Beginnings of names of RLlib's settings that do not distinguish methods: of evaluation, logs, resources and errors.
@@ -70,7 +70,7 @@ def describe(folder: Path) -> Description:
     if not isinstance(params, dict):
         raise ValueError("params.json holds no settings")
     if "trainer" in params:
-        return _from_own_params(by_name(params))
+        return _from_own_params(use_current_names(params))
     return _from_rllib_params(params, folder.name)
 
 
@@ -83,12 +83,12 @@ def _whole_number(params: Mapping[str, Any], name: str) -> int | None:
 
 
 def _from_own_params(params: Mapping[str, Any]) -> Description:
-    arguments = readable_arguments(params.get("buffer_args") or {})
+    arguments = format_arguments(params.get("buffer_args") or {})
     if params.get("prioritized") is not None:
         arguments["selector"] = "Prioritized"
-    buffer = short(str(params.get("buffer", "unknown")))
+    buffer = shorten_name(str(params.get("buffer", "unknown")))
     settings: dict[str, Any] = {"buffer": buffer}  # a study replaces the field of the same name by its label
-    settings |= without(params, NOT_A_METHOD)
+    settings |= drop_settings(params, NOT_A_METHOD)
     return Description(
         algorithm=str(params.get("trainer", "unknown")),
         env=str(params.get("env", "unknown")),
@@ -119,7 +119,7 @@ def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
         buffer=kind,
         seed=_whole_number(params, "seed"),
         settings=settings,
-        arguments=readable_arguments(replay),
+        arguments=format_arguments(replay),
         of_tune=True,
     )
 
@@ -143,7 +143,7 @@ def _class_name(kind: Any) -> str:
     """Return ``NMER`` from itself, from a dotted path, and from a class as JSON shows it."""
     if not kind:
         return "no replay"
-    return re.sub(r"[^\w.]", "", short(str(kind)).removeprefix("<class")).split(".")[-1]
+    return re.sub(r"[^\w.]", "", shorten_name(str(kind)).removeprefix("<class")).split(".")[-1]
 
 
 def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
