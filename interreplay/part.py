@@ -195,7 +195,7 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     """
     if storage.written + count <= storage.capacity:
         return None
-    affected = list(filter(_evicts, parts))
+    affected = [part for part in parts if overrides(part, "evict")]
     if not affected:
         return None
     slots = storage.next_replaced(count)
@@ -204,9 +204,11 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     return slots if len(slots) == count else None
 
 
-def _evicts(part: Part) -> bool:
-    """Return whether a part, or a part inside it, has its own `evict`."""
-    return type(part).evict is not Part.evict or any(map(_evicts, part.inner_parts().values()))
+def overrides(part: Part, method: str) -> bool:
+    """Return whether a part, or a part inside it, has its own `method`."""
+    if getattr(type(part), method) is not getattr(Part, method):
+        return True
+    return any(overrides(inner, method) for inner in part.inner_parts().values())
 
 
 def union(parts: Iterable[Any], attribute: str) -> frozenset[str]:

@@ -22,7 +22,7 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import Context, class_names, evict, result_error, union
+from interreplay.part import Context, class_names, evict, overrides, result_error, union
 from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import Columns, get_columns, num_features
@@ -100,6 +100,7 @@ class ReplayBuffer:
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
         self._links_checked = False
+        self._checking = [part for part in self.parts.values() if overrides(part, "check_rows")]
         self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
 
     def __len__(self) -> int:
@@ -151,7 +152,7 @@ class ReplayBuffer:
             ValueError: If the columns differ from those stored before, or a part rejects the rows.
         """
         transitions = self.storage.cast(transitions)
-        for part in self.parts.values():
+        for part in self._checking:
             part.check_rows(transitions)
         return transitions
 
