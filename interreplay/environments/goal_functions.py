@@ -23,7 +23,7 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     A function that accepts single rows only returns another shape or raises an error for many rows.
 
     Raises:
-        PartError: It returned something else than one finite number per row.
+        PartError: The function returned anything other than one finite number per row.
     """
     count = len(achieved)
     many_achieved = achieved
@@ -36,28 +36,28 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     except Exception:  # a function of single rows may raise anything, such as an assertion about a shape
         values = np.empty(0)
     if values.shape == many_achieved.shape[:1]:
-        return _checked(fn, values[:count])
+        return _check_finite(fn, values[:count])
     found = [np.asarray(fn(one, goal, {})) for one, goal in zip(achieved, desired, strict=True)]
     for value in found:
         if value.size != 1:
-            raise PartError(f"{_name(fn)} returned {_short(value)} for one row; {EXPECTED}")
-    return _checked(fn, np.array(found).reshape(count))
+            raise PartError(f"{_get_name(fn)} returned {_shorten(value)} for one row; {EXPECTED}")
+    return _check_finite(fn, np.array(found).reshape(count))
 
 
-def _checked(fn: GoalFn, values: np.ndarray) -> np.ndarray:
+def _check_finite(fn: GoalFn, values: np.ndarray) -> np.ndarray:
     """Return values ``(n,)`` of a function of goals if all of them are finite numbers."""
     if values.dtype.kind not in "biuf":
-        raise PartError(f"{_name(fn)} returned {_short(values[0])}; {EXPECTED}")
+        raise PartError(f"{_get_name(fn)} returned {_shorten(values[0])}; {EXPECTED}")
     finite = np.isfinite(values)
     if not finite.all():
-        raise PartError(f"{_name(fn)} returned {values[~finite][0]}; {EXPECTED}")
+        raise PartError(f"{_get_name(fn)} returned {values[~finite][0]}; {EXPECTED}")
     return values
 
 
-def _name(fn: GoalFn) -> str:
+def _get_name(fn: GoalFn) -> str:
     return getattr(fn, "__name__", "the function of goals")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """Return the beginning of a value's text on one line."""
     return " ".join(str(value).split())[:60]

@@ -66,7 +66,7 @@ def walking(
     """Return which rows ``(n,)`` of a walking robot terminate: too low, too high, tilted, or out of its state's range.
 
     Observations have shape ``(n, d)``. They begin with the height and the angle, or with `positions` columns before
-    these unless `exclude_current_positions_from_observation`. Bounds are those of Gymnasium's MuJoCo environments.
+    these unless `exclude_current_positions_from_observation`. Gymnasium's MuJoCo environments define the bounds.
     Velocities observed in Hopper are clipped to ±10, so velocities beyond 100 cannot be detected. With `inclusive`
     bounds of the height, as in Ant, rows that are not finite also terminate.
     """

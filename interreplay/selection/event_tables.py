@@ -60,7 +60,7 @@ class CallableEvent:
         """Return whether the event happened at rows ``(n, ...)``, bool ``(n,)``.
 
         Raises:
-            PartError: The function returned something else.
+            PartError: The function returned anything other than one bool, 0 or 1 per row.
         """
         returned = self._condition(rows)
         expected = f"expected bool of shape {(len(rows),)}, one per row"

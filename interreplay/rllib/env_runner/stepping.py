@@ -120,7 +120,7 @@ class SerialEnvs(VectorWrapper):
             if not isinstance(result, tuple) or len(result) != 2:
                 returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
                 found = f"returned {returned} in reset; expected two: observation, info"
-            found = found or _misshapen(result[0], self._space)
+            found = found or _find_misshapen(result[0], self._space)
             if found:
                 raise EnvironmentFailure(_get_env_name(env), found)
 
@@ -151,7 +151,7 @@ def _find_malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -
         returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
         return f"returned {returned} in step; expected five: observation, reward, terminated, truncated, info"
     observation, reward, terminated, truncated, _ = result
-    if found := _misshapen(observation, space):
+    if found := _find_misshapen(observation, space):
         return found
     if found := _find_unstorable(observation, integer_parts):
         return found
@@ -162,7 +162,7 @@ def _find_malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -
     return None
 
 
-def _misshapen(observation: Any, space: Any) -> str | None:
+def _find_misshapen(observation: Any, space: Any) -> str | None:
     """Return which Box of an observation has another shape than in its space, or None."""
     given = {"": observation} if isinstance(space, Box) else split_parts(observation)
     for name, part in leaves(space).items():
