@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from interreplay.acting.trained_policy import TrainedPolicy, column_type
 from interreplay.environments.actions import BoxActions, NestedActions, make_actions
+from interreplay.environments.imports import suppress_logged_warnings
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError, UsageError
-from interreplay.imports import suppress_logged_warnings
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP

@@ -3,12 +3,12 @@
 # ruff: noqa: E402, I001
 from interreplay.environments.own_modules import search_last
 from interreplay.environments.rendering import choose_backend
-from interreplay.imports import collection_paused
+from interreplay.environments.imports import pause_garbage_collection
 
 search_last()  # before a worker of Ray imports a module that is also in the current folder
 choose_backend()  # before RLlib imports dm_control
 
-with collection_paused():
+with pause_garbage_collection():
     from interreplay.rllib.host import warn_if_untested
 
     warn_if_untested()
