@@ -20,6 +20,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
+from interreplay.experiments.flags.other_programs import PROGRAMS
 from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
 from interreplay.experiments.process import outcome
 
@@ -27,62 +28,11 @@ CLUSTERS = 1_000
 """Clusters for LCER's default -1, as many as its epochs have steps."""
 EPISODE_STEPS = 50
 """Steps of an episode of an environment without a time limit."""
-SWITCHES = (
-    *("no_eval", "no_automatic_entropy_tuning", "cuda", "save_agent", "model_based", "deterministic_model"),
-    *("nmer", "per", "her", "her_normalize", "lcercc", "lcerrm"),
-)
-VALUES: dict[str, Any] = {
-    "algo": "sac",
-    "env_name": "Hopper-v2",
-    "lr": 3e-4,
-    "num_steps": 125_001,
-    "updates_per_step": 1,
-    "policy": "Gaussian",
-    "gamma": 0.99,
-    "tau": 0.005,
-    "alpha": 0.2,
-    "seed": 123_456,
-    "batch_size": 256,
-    "hidden_size": 256,
-    "start_steps": 5_000,
-    "target_update_interval": 1,
-    "replay_size": 1_000_000,
-    "target_entropy": -1.0,
-    "eval_episodes": 10,
-    "eval_timesteps": 1_000,
-    "keep_best_agents": 10,
-    "v_ratio": 0.95,
-    "update_env_model": 250,
-    "n_training_samples": 100_000,
-    "n_rollout_samples": 100_000,
-    "model_retain_epochs": 1,
-    "epoch_length": 1_000,
-    "rollout_min_epoch": 20,
-    "rollout_max_epoch": 150,
-    "rollout_min_length": 1,
-    "rollout_max_length": 15,
-    "k_neighbors": 10,
-    "her_replay_strategy": "future",
-    "her_replay_k": 4,
-    "n_update_batches": 0,
-    "n_clusters": -1,
-}
+SWITCHES: list[str] = PROGRAMS["lcer"]["switches"]
+VALUES: dict[str, Any] = PROGRAMS["lcer"]["values"]
 """LCER's flags with a value, and its defaults."""
 CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
-SAME = {
-    "env_name": "env",
-    "num_steps": "total_env_steps",
-    "gamma": "gamma",
-    "tau": "tau",
-    "seed": "seed",
-    "alpha": "initial_alpha",
-    "batch_size": "train_batch_size",
-    "start_steps": "learning_starts",
-    "replay_size": "buffer_size",
-    "target_entropy": "target_entropy",
-    "eval_episodes": "evaluation_num_episodes",
-    "eval_timesteps": "steps_per_iteration",
-}
+SAME: dict[str, str] = PROGRAMS["lcer"]["same"]
 """LCER's settings and the equivalent flags."""
 
 

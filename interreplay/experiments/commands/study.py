@@ -23,7 +23,7 @@ from interreplay.experiments.commands.study_checks import (
 )
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
-from interreplay.experiments.flags.original_flags import RENAMED
+from interreplay.experiments.flags.other_programs import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
 from interreplay.experiments.flags.replay_flags import find_methods
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS

@@ -1,4 +1,4 @@
-"""Flags of the original work, its removed flags, and flags of other programs."""
+"""Flags about replay of the original work."""
 
 from __future__ import annotations
 
@@ -11,64 +11,6 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import choice, number, read_boolean, whole
-
-REMOVED = {
-    "restore_path": "--resume continues from a run's folder or one of its checkpoints",
-    "framework": "it is always torch",
-    "monitor": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
-    "record_env": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
-    "metrics_smoothing_episodes": "returns are means over the newest 10 episodes",
-    "replay_sequence_length": "rows are single steps; --n_step makes them longer",
-    "whole_episodes": "--rollout_fragment_length sets the steps between updates",
-    "num_sgd_iter": "--updates_per_step a,b does b updates per a steps, each with its own batch",
-    "target_by_steps_sampled": "targets follow with every update, at --tau",
-    "uniform_replay": "--buffer Uniform",
-    "only_noise": "--buffer Noise",
-    "noise_multiple": "--buffer Noise --buffer_arg sigma=0.1",
-    "furthest_neighbor": "--kneighbors k draws one of the k nearest",
-    "multi_sample": "--buffer BIER uses all neighbors of every row",
-    "single_model": "--global_hyperparams shares hyperparameters; every neighborhood has its own process",
-    "update_hyperparams": "--global_hyperparams False fits every neighborhood of every batch",
-    "est_lengthscales": "length scales are fitted",
-    "est_lengthscale_constant": "length scales are fitted",
-    "on_manifold_testing": "--on_manifold_rows n simulates n rows of every 50th batch",
-}
-"""Flags of the original work that no longer exist, and what replaces them."""
-RENAMED = {
-    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr; DQN and its variants have --lr)",
-    **dict.fromkeys(("policy_lr", "lr_actor"), "use --actor_lr"),
-    **dict.fromkeys(("q_lr", "lr_critic"), "use --critic_lr"),
-    **dict.fromkeys(("autotune", "no_autotune"), "use --alpha_lr 0 for a temperature that stays at --initial_alpha"),
-    "ent_coef": "use --initial_alpha (SAC, TQC, CrossQ) or --entropy_coeff (IMPALA and similar algorithms)",
-    "policy_frequency": "use --policy_delay",
-    "discount": "use --gamma",
-    "batch_size": "use --train_batch_size",
-    **dict.fromkeys(("replay_size", "memory_size"), "use --buffer_size"),
-    **dict.fromkeys(("start_steps", "start_timesteps", "random_steps", "warmup_steps"), "use --learning_starts"),
-    **dict.fromkeys(("gradient_steps", "utd", "utd_ratio", "replay_ratio"), "use --updates_per_step"),
-    "train_freq": "use --updates_per_step, the number of updates per env step",
-    "net_arch": "use --hiddens",
-    **dict.fromkeys(("algo", "algorithm", "agent", "run"), "use --trainer"),
-    **dict.fromkeys(("timesteps", "n_timesteps", "num_timesteps", "total_timesteps"), "use --total_env_steps"),
-    **dict.fromkeys(("steps", "max_steps", "stop"), "use --total_env_steps"),
-    "num_steps": "use --total_env_steps, or --rollout_fragment_length for the steps of each round",
-    "num_env_runners": "use --num_workers",
-    **dict.fromkeys(("n_envs", "num_envs"), "use --num_envs_per_worker"),
-    "num_cpus": "use --threads and --num_workers",
-    **dict.fromkeys(("gpu", "use_gpu", "cuda"), "use --device cuda"),
-    "no_cuda": "use --device cpu",
-    "eval_freq": "use --evaluation_interval, in iterations of --steps_per_iteration",
-    "track": "use --wandb PROJECT or --mlflow EXPERIMENT",
-    "wandb_project_name": "use --wandb PROJECT",
-    "capture_video": "use --video_to_tensorboard, or interreplay evaluate RUN --video FILE afterwards",
-    "render": "use interreplay evaluate RUN --render afterwards",
-    **dict.fromkeys(("logdir", "save_dir", "tensorboard_log"), "use --output_dir"),
-    "cpus_per_trial": "use --threads; interreplay study and interreplay fork have --cpus_per_trial",
-    "max_concurrent": "only interreplay study and interreplay fork have it",
-    **dict.fromkeys(("gpus_per_trial", "max_failures", "together"), "only interreplay study has it"),
-    "dry_run": "only interreplay study and submit.py have it",
-}
-"""Flags of other programs, and the flags to use here."""
 
 METHODS = {
     "knn_baseline": "NMER",
