@@ -288,7 +288,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
             write_line(f"already {run.over}", stream)
         try:
             for figures in run.results():
-                reporters[0].report(figures["env_steps"], figures["return"], figures["evaluation_return"])
+                reporters[0].report(figures["env_steps"], figures)
         finally:
             for reporter in reporters:
                 reporter.close()
