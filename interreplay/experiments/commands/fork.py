@@ -14,12 +14,13 @@ import pandas as pd
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import run_all
-from interreplay.experiments.commands.study_checks import check, check_processors
+from interreplay.experiments.commands.study_checks import check, check_resources
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
 from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
+from interreplay.experiments.process.machine import count_cpus, count_gpus
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import align
@@ -75,7 +76,7 @@ def act(given: argparse.Namespace) -> int:
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
     check(study, numbers, here=True)
-    check_processors(study.execution, study.runs, alone=False)
+    check_resources(study.execution, study.runs, alone=False, cpus=count_cpus(), gpus=count_gpus())
     folder.begin(study)
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
     write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")

@@ -14,13 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study_checks import (
-    check,
-    check_job,
-    check_processors,
-    check_search,
-    check_together,
-)
+from interreplay.experiments.commands.study_checks import check, check_execution, check_resources
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.other_programs import RENAMED
@@ -30,7 +24,7 @@ from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.flags.values import format_value, select_settings
-from interreplay.experiments.process.machine import choose_device, count_gpus
+from interreplay.experiments.process.machine import choose_device, count_cpus, count_gpus
 from interreplay.experiments.process.outcome import program
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import RESUMABLE
@@ -132,26 +126,26 @@ def act(given: Mapping[str, Any]) -> int:
     else:
         study, folder = read_new(given)
     study = replace(study, execution=replace(study.execution, **select_settings(given, EXECUTION)))
-    check_search(study.execution, study.runs, given.get("run"))
-    numbers = range(len(study.runs))
+    alone = "run" in given
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
+    numbers = range(len(study.runs))
     if given.get("count"):
         check(study, numbers, here=False)
-        check_together(study, address)
-        check_job(study, "run" in given, given.get("job_cpus"), given.get("job_gpus"))
+        check_execution(study, given.get("run"), address)
+        check_resources(study.execution, study.runs, alone, given.get("job_cpus"), given.get("job_gpus"))
         if "output_dir" in given:
             folder.check(study)
         print(len(study.runs))
         return 0
-    if "run" in given:
+    if alone:
         if given["run"] not in numbers:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
     left = [number for number in numbers if not folder.trial(study.runs[number]).is_over]
     check(study, left, here=address == "local", folder=folder)
-    check_together(study, address)
+    check_execution(study, given.get("run"), address)
     if address == "local" and left:
-        check_processors(study.execution, map(study.runs.__getitem__, left), "run" in given)
+        check_resources(study.execution, [study.runs[number] for number in left], alone, count_cpus(), count_gpus())
     if given.get("dry_run"):
         folder.check(study)
         lines = [("", "run", "steps", "state")]
@@ -161,7 +155,7 @@ def act(given: Mapping[str, Any]) -> int:
         print(results_table.align(lines, right={0, 2}))
         return 0
     folder.begin(study)
-    if "run" in given:
+    if alone:
         return run_one(study, folder, given["run"])
     with hold(folder.path, "the study"):
         return run_all(study, folder, address)

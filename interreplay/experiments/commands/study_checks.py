@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from interreplay.errors import RejectedRuns, UsageError
@@ -10,14 +10,7 @@ from interreplay.experiments.commands.preparation import check_parent, check_sou
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.process.machine import (
-    check_device,
-    check_room,
-    check_workers,
-    choose_device,
-    count_cpus,
-    count_gpus,
-)
+from interreplay.experiments.process.machine import check_device, check_room, check_workers, choose_device, count_gpus
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.algorithms_table import check_actions
@@ -30,7 +23,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
     checkpoints do not need the one that they were forked from.
 
     Raises:
-        RefusedRuns: Runs cannot start; the error lists each reason with its runs.
+        RejectedRuns: Runs cannot start; the error lists each reason with its runs.
     """
     reasons: dict[int, str] = {}
     by_kind: dict[str, str] = {}
@@ -69,20 +62,19 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     check_source(settings.replace(offline_data=None), environment, here)
 
 
-def check_search(execution: Execution, runs: Sequence[PlannedRun], only_run: int | None) -> None:
-    """Reject a search that cannot be executed; `only_run` is the number of the run if a single one is requested."""
+def check_execution(study: Study, only_run: int | None, address: str) -> None:
+    """Reject a search, and settings of shared processes, that cannot be executed on the cluster at an address.
+
+    `only_run` is the number of the run if a single one is requested.
+    """
+    execution = study.execution
     if only_run is not None and execution.searcher == TPE:
         raise UsageError(
             f"--run {only_run}: --searcher {TPE} draws one run after another; leave --run out, "
             "and use submit.py concurrent instead of single"
         )
-    if execution.scheduler != "fifo" and len({run.env for run in runs}) > 1:
+    if execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {execution.scheduler} compares returns, so it supports one environment only")
-
-
-def check_together(study: Study, address: str) -> None:
-    """Reject settings that runs in shared processes do not support."""
-    execution = study.execution
     if not execution.together:
         return
     if address != "local":
@@ -95,40 +87,23 @@ def check_together(study: Study, address: str) -> None:
             raise UsageError(f"--num_workers is {workers}; expected 0 with --together")
 
 
-def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> None:
-    """Reject runs that would fail in a job of a cluster, or wait forever; `alone` is as for `check_processors`.
+def check_resources(
+    execution: Execution, runs: Iterable[PlannedRun], alone: bool, cpus: int | None, gpus: int | None
+) -> None:
+    """Reject runs that would fail, or wait forever, in a job or on a machine with `cpus` and `gpus`, None if unknown.
 
-    The job has `cpus` and `gpus`, None if unknown.
+    `alone` is true if a run has its process for itself, as with ``--run``. With an explicit ``max_concurrent``, so many
+    runs may request more CPUs than there are.
     """
-    execution = study.execution
-    settings = [resolve_settings(run.given()) for run in study.runs]
-    if alone:
-        for each in settings:
-            if cpus is not None:
-                check_workers(each.num_workers, cpus)
-    else:
-        needed = cpus_per_run(execution, map(vars, settings))
-        check_room(
-            needed,
-            execution.gpus_per_trial,
-            have_cpus=needed if cpus is None else cpus,
-            have_gpus=execution.gpus_per_trial if gpus is None else gpus,
-        )
+    settings = [resolve_settings(run.given()) for run in runs]
     for each in settings:
+        if cpus is not None:
+            check_workers(each.num_workers, cpus)
         device = choose_device(each.device, execution.gpus_per_trial)
         if device != "cpu" and gpus == 0:
             raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
-
-
-def check_processors(execution: Execution, runs: Iterable[PlannedRun], alone: bool) -> None:
-    """Reject runs that would wait for CPUs or GPUs that this machine lacks.
-
-    `alone` is true if a run has this process for itself, as with ``--run``.
-    """
-    settings = [vars(resolve_settings(run.given())) for run in runs]
-    for each in settings:
-        check_workers(each["num_workers"])
     if not alone:
-        cpus = cpus_per_run(execution, settings)
-        most = max(count_cpus(), execution.max_concurrent * cpus)  # an explicit max_concurrent may exceed the CPUs
-        check_room(cpus, execution.gpus_per_trial, most, count_gpus())
+        needed = cpus_per_run(execution, map(vars, settings))
+        have_cpus = needed if cpus is None else max(cpus, execution.max_concurrent * needed)
+        have_gpus = execution.gpus_per_trial if gpus is None else gpus
+        check_room(needed, execution.gpus_per_trial, have_cpus, have_gpus)
