@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ from interreplay.runs.resume import as_plain
 from interreplay.runs.run_folder import find_checkpoints, parse_steps, read_settings
 from interreplay.runs.state_files.disk import hold
 
-FORK = "fork.json"
 PAIRED = "paired.csv"
 FIGURE = "paired.png"
 OF_PARENT = {
@@ -78,8 +76,6 @@ def act(given: argparse.Namespace) -> int:
     check(study, numbers, here=True)
     check_resources(study.execution, study.runs, alone=False, cpus=count_cpus(), gpus=count_gpus())
     folder.begin(study)
-    fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
-    write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
     with hold(folder.path, "the study"):
         code = run_all(study, folder, "local", again="the same command")

@@ -19,7 +19,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.config_files import merge_config, names
-from interreplay.experiments.flags.other_programs import PROGRAMS
+from interreplay.experiments.flags.other_programs import PROGRAMS, by_name
 from interreplay.experiments.flags.values import drop_settings, read_boolean, select_settings, whole
 from interreplay.experiments.process import outcome
 from interreplay.learning.algorithms_table import VARIANTS
@@ -28,45 +28,18 @@ from interreplay.runs.results.reader import flat
 DEFAULT = "atari/rainbow_dqn"
 """Default configuration of RLcycle."""
 PREFIX = "configs."
-SETTINGS: dict[str, str] = PROGRAMS["rlcycle"]["settings"]
+WORDS: dict[str, Any] = PROGRAMS["rlcycle"]
+SETTINGS: dict[str, str] = WORDS["settings"]
 """RLcycle's settings without the prefix, and the equivalent flags."""
-INSTEAD: dict[str, str] = {}
+INSTEAD = by_name(WORDS["instead"])
 """RLcycle's settings without an equivalent, and what to do instead."""
-for _instead, _keys in PROGRAMS["rlcycle"]["instead"].items():
-    INSTEAD |= dict.fromkeys(_keys, _instead)
-HARMLESS: dict[str, list[str]] = PROGRAMS["rlcycle"]["harmless"]
+HARMLESS: dict[str, list[str]] = WORDS["harmless"]
 """Settings of `INSTEAD` that are accepted with these values, [] for all, and have no effect."""
 RANGE = ("configs.model.params.model_cfg.v_min", "configs.model.params.model_cfg.v_max")
 """The ends of RLcycle's range of returns."""
 BULLET = re.compile(r"(\w+)PyBulletEnv-v\d+")
-
-FILES = {"hyper_params": "hyper_params", "models": "model"}
-"""Folders that an experiment file names under ``defaults``, and their keys."""
-VALUES = {"DQNLoss": "DDQN", "CategoricalLoss": "C51", "QRLoss": "QRDQN"}
-"""Algorithms by the loss of value networks; RLcycle's DQN loss is double DQN's."""
-AGENTS = {"DDPGAgent": "DDPG", "SACAgent": "SAC", "A2CAgent": "A2C", "A3CAgent": "A3C"}
-ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh"}
-NOISES = {"OUNoise": "OrnsteinUhlenbeck", "GaussianNoise": "Gaussian"}
-IGNORED = (
-    *("agent", "learner", "loss", "critic_loss", "actor_loss", "action_selector", "worker_device"),
-    *("is_atari", "is_discrete", "is_bullet", "frame_stack", "experiment_name", "log_wandb"),
-    *("train_render", "test_render", "render_train", "render_test"),
-    *("total_num_episodes", "test_interval", "max_update_steps", "per_beta_total_steps", "max_exploratory_steps"),
-)
-"""Settings that the algorithm or the environment determines, about output, or in episodes or updates."""
 SIZES = (".output_size", ".kernel_size", ".stride", "activation_fn")
 """Ends of the keys of a layer that a command line may override."""
-LAYERS = {
-    "LinearLayer": ("Linear", "out_features"),
-    "Conv2DLayer": ("Conv2d", "out_channels"),
-    "FactorizedNoisyLinearLayer": ("NoisyLinear", "outputs"),
-}
-"""RLcycle's layers, ours, and our names for the size of the output."""
-LAYER_ARGUMENTS = (
-    *("input_size", "output_size", "kernel_size", "stride"),
-    *("activation_fn", "post_activation_fn", "init_w"),
-)
-"""Arguments of RLcycle's layers. Sizes of inputs are inferred; ``init_w``, the bound of initial weights, is ignored."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -180,8 +153,8 @@ def read_experiment(name: str) -> dict[str, Any] | None:
         return None
     for default in contents.get("defaults", []):
         ((group, file),) = default.items()
-        if group not in FILES:
-            raise UsageError(f"{place}: defaults: {group}; expected {' and '.join(FILES)}")
+        if group not in ("hyper_params", "models"):
+            raise UsageError(f"{place}: defaults: {group}; expected hyper_params and models")
         part = path.parent / group / f"{file}.yaml"
         if not part.is_file():
             raise UsageError(f"{place}: defaults: {group}: {file}; there is no file {part}")
@@ -207,7 +180,7 @@ def choose_trainer(about: Mapping[str, Any], place: str) -> str:
     """Return the algorithm of an experiment, given its ``experiment_info``."""
     agent = str(about.get("agent", "")).rpartition(".")[2]
     loss = str(about.get("loss", "")).rpartition(".")[2]
-    found = VALUES.get(loss) if agent == "DQNBaseAgent" else AGENTS.get(agent)
+    found = WORDS["losses"].get(loss) if agent == "DQNBaseAgent" else WORDS["agents"].get(agent)
     if found is None:
         raise UsageError(
             f"{place}: experiment_info.agent is {about.get('agent')!r} with the loss {about.get('loss')!r}; expected "
@@ -235,14 +208,14 @@ def translate_experiment(contents: Mapping[str, Any], trainer: str, place: str) 
                 words.append(f"{flag}={value}")
     for key, value in flat({"hyper_params": hyper, "experiment_info": contents["experiment_info"]}, separator="."):
         last = key.rpartition(".")[2]
-        if last in IGNORED or (last in ("weight_decay", "q_reg_coeff") and not value):
+        if last in WORDS["ignored"] or (last in ("weight_decay", "q_reg_coeff") and not value):
             continue
         if last.startswith("per_") and not hyper.get("use_per"):
             continue
         if last == "num_workers" and trainer != "A3C":
             continue
         if last == "noise":
-            value = NOISES.get(value, value)
+            value = WORDS["noises"].get(value, value)
         words.append(f"{PREFIX}{key}={value}")
     network, more = read_network(contents.get("model", {}), place)
     return [*words, *more, f"--network={json.dumps(network)}"]
@@ -281,22 +254,22 @@ def read_layers(contents: Mapping[str, Any], place: str, ends: bool = False) -> 
     found: dict[str, Any] = {}
     for name, params, kind in list_layers(contents, ""):
         for argument in params:
-            if argument not in LAYER_ARGUMENTS:
-                known = ", ".join(LAYER_ARGUMENTS)
+            if argument not in WORDS["layer_arguments"]:
+                known = ", ".join(WORDS["layer_arguments"])
                 raise UsageError(f"{place}.{name}: {argument} has no equivalent; remove the line, expected {known}")
-        if kind not in LAYERS:
+        if kind not in WORDS["layers"]:
             raise UsageError(
                 f"{place}.{name}: class {kind} has no equivalent; expected LinearLayer, Conv2DLayer or "
                 "FactorizedNoisyLinearLayer, or a network= with module:Class"
             )
-        layer, size = LAYERS[kind]
+        layer, size = WORDS["layers"][kind]
         found[name] = {"layer": layer, size: params.get("output_size")}
         if kind == "Conv2DLayer":
             found[name] |= select_settings(params, ("kernel_size", "stride"))
         last = name
         activation = params.get("post_activation_fn", params.get("activation_fn"))
-        if activation in ACTIVATIONS:
-            found[f"{name}_activation"] = ACTIVATIONS[activation]
+        if activation in WORDS["activations"]:
+            found[f"{name}_activation"] = WORDS["activations"][activation]
         elif activation not in (None, "identity", "softmax"):
             raise UsageError(f"{place}.{name}: activation {activation!r}; expected relu, tanh, identity or softmax")
     if ends:

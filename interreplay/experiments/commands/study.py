@@ -17,7 +17,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands.study_checks import check, check_execution, check_resources
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
-from interreplay.experiments.flags.other_programs import RENAMED
+from interreplay.experiments.flags.other_programs import PROGRAMS, RENAMED, by_name
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
 from interreplay.experiments.flags.replay_flags import find_methods
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
@@ -56,15 +56,6 @@ from interreplay.runs.state_files.disk import hold
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
 """Flags that define the runs."""
-INSTEAD = {
-    "num_cpus": "use --cpus_per_trial",
-    "threads": "use --cpus_per_trial",
-    "seed": "use --seeds, with the number of seeds or a list such as 0,3",
-    "config": "settings go into the study file",
-    **dict.fromkeys(("algo", "algorithm", "agent"), "use --trainers"),
-    **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use interreplay train"),
-}
-"""Flags of other commands, and what to do instead."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,7 +78,7 @@ def make_parser() -> FlagParser:
         groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.in_study is None)
     parser = FlagParser(
         groups,
-        instead=RENAMED | INSTEAD,
+        instead=RENAMED | by_name(PROGRAMS["renamed_in_studies"]),
         hint=argument_hint,
         common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",

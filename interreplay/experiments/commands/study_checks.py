@@ -10,7 +10,7 @@ from interreplay.experiments.commands.preparation import check_parent, check_sou
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.process.machine import check_device, check_room, check_workers, choose_device, count_gpus
+from interreplay.experiments.process.machine import check_device, check_room, check_workers, choose_device
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.algorithms_table import check_actions
@@ -52,8 +52,6 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     if here:
         check_device(device)
         check_parent(settings)
-    elif not count_gpus():
-        device = "cpu"  # another machine has the GPU
     settings = settings.replace(device=device)
     environment = make_environment(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")

@@ -50,7 +50,7 @@ class ProgressOutput:
 
 def move(progress_bar: tqdm, steps: int, text: str) -> None:
     """Move a bar to a number of steps, with a text behind it."""
-    progress_bar.total = max(progress_bar.total, steps)  # tqdm would drop the bar after the last round of sampling
+    progress_bar.total = max(progress_bar.total or 0, steps)  # tqdm would drop the bar after the last round of sampling
     progress_bar.set_postfix_str(text, refresh=False)
     progress_bar.update(steps - progress_bar.n)
 
