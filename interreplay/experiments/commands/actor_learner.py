@@ -43,11 +43,12 @@ SAME: dict[str, tuple[str, str | None]] = PROGRAMS["actor_learner"]["same"]
 With ``preset``, flags that are not given have the preset's values."""
 GAMES: dict[str, str] = PROGRAMS["actor_learner"]["games"]
 CLIPPINGS: dict[str, str] = PROGRAMS["actor_learner"]["clippings"]
-OTHERS: dict[str, str | None] = PROGRAMS["actor_learner"]["others"]
-SOURCES: dict[str, list[str]] = PROGRAMS["actor_learner"]["sources"]
+OTHERS: dict[str, list[Any]] = PROGRAMS["actor_learner"]["others"]
+"""Other flags: the platform's default, then the flags that it determines together with others."""
 FIXED: dict[str, tuple[str, str]] = PROGRAMS["actor_learner"]["fixed"]
 IGNORED: list[str] = PROGRAMS["actor_learner"]["ignored"]
-DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
+DEFAULTS: dict[str, str | None] = {name: default for name, (_, default) in SAME.items()}
+DEFAULTS |= {name: row[0] for name, row in OTHERS.items()}
 """Default of every flag."""
 
 
@@ -138,9 +139,8 @@ def translate(given: Mapping[str, str]) -> list[str]:
     values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated = {SAME[name][0] for name in given if name in SAME}
-        for ours, names in SOURCES.items():
-            if not given.keys().isdisjoint(names):
-                stated.add(ours)
+        for name in given:
+            stated.update(OTHERS.get(name, [])[1:])
         values = select_settings(values, stated)
     if values.get("seed") is None:
         values["seed"] = str(secrets.randbelow(SEED.high + 1))

@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,9 @@ CLUSTERS = 1_000
 EPISODE_STEPS = 50
 """Steps of an episode of an environment without a time limit."""
 SWITCHES: list[str] = PROGRAMS["lcer"]["switches"]
-VALUES: dict[str, Any] = PROGRAMS["lcer"]["values"]
-"""LCER's flags with a value, and its defaults."""
+VALUES: dict[str, list[Any]] = PROGRAMS["lcer"]["values"]
+"""LCER's flags with a value: its default, and the flags that have the same value."""
 CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
-SAME: dict[str, str] = PROGRAMS["lcer"]["same"]
-"""LCER's settings and the equivalent flags."""
 
 
 def make_parser() -> OneLineParser:
@@ -44,7 +41,7 @@ def make_parser() -> OneLineParser:
     )
     for name in SWITCHES:
         parser.add_argument(f"--{name}", action="store_true", help="docs/migration.md")
-    for name, default in VALUES.items():
+    for name, (default, *_) in VALUES.items():
         parser.add_argument(
             f"--{name}", type=type(default), default=default, choices=CHOICES.get(name), help="docs/migration.md"
         )
@@ -68,11 +65,12 @@ def translate(words: Sequence[str]) -> list[str]:
         raise UsageError(
             f"--target-update-interval {given.target_update_interval}: targets follow every update at --tau; expected 1"
         )
-    flags: dict[str, Any] = dict(zip(SAME.values(), attrgetter(*SAME)(given), strict=True))
-    flags |= {"trainer": "SAC", "preset": "none", "actor_lr": given.lr, "critic_lr": given.lr}
+    flags: dict[str, Any] = {}
+    for name, (_, *equivalents) in VALUES.items():
+        flags |= dict.fromkeys(equivalents, getattr(given, name))
+    flags |= {"trainer": "SAC", "preset": "none"}
     flags["alpha_lr"] = given.lr if given.no_automatic_entropy_tuning else 0.0  # LCER's flag enables the tuning
     flags["hiddens"] = ",".join([str(given.hidden_size)] * (3 if given.algo == "her" else 2))
-    flags["updates_per_step"] = given.updates_per_step
     if given.n_update_batches:
         spec = gym.spec(find_environment(given.env_name).name)
         flags["updates_per_step"] = f"{spec.max_episode_steps or EPISODE_STEPS},{given.n_update_batches}"

@@ -130,7 +130,7 @@ def test_every_flag_of_lcer_is_known():
     for name in SWITCHES:
         if name not in ("her", "cuda"):
             assert translate([f"--{name}"])
-    for name, default in VALUES.items():
+    for name, (default, *_) in VALUES.items():
         assert translate([f"--{name}", str(default)]) == translate([]), name
     assert "--device=cuda" in translate(["--cuda"])
 
