@@ -67,28 +67,19 @@ def keep_newest(newest: dict[str, float], figures: Mapping[str, Any]) -> dict[st
 class Reporter(ProgressOutput):
     """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
 
-    On a terminal, the bar shows the rate and the time left; otherwise, each line does. `steps` are those at the
-    beginning, and `total` those of the whole run. The rate in the `warm_up`, steps without an update, does not predict
-    the later rate. `best` is the highest evaluation return so far. With `quiet`, only notes are written.
+    On a terminal, the bar shows the rate and the time left; otherwise, each line does. With the setting ``quiet``, only
+    notes are written. A run without env steps counts updates. The rate before learning starts does not predict the
+    later rate. `steps` are those at the beginning, and `best` is the highest evaluation return so far.
     """
 
-    def __init__(
-        self,
-        total: int,
-        steps: int,
-        stream: TextIO,
-        quiet: bool = False,
-        unit: str = "steps",
-        warm_up: int = 0,
-        best: float = math.nan,
-    ):
-        super().__init__(stream, total, steps, unit.removesuffix("s"), quiet)
+    def __init__(self, settings: SimpleNamespace, steps: int, stream: TextIO, best: float = math.nan):
+        self.unit = "steps" if settings.updates is None else "updates"
+        self._total = settings.total_env_steps
+        self._quiet = settings.quiet
+        self._warm_up = settings.learning_starts
+        super().__init__(stream, self._total, steps, self.unit.removesuffix("s"), self._quiet)
         self.start_steps = steps
         self.start_time = time.monotonic()
-        self.unit = unit
-        self._total = total
-        self._quiet = quiet
-        self._warm_up = warm_up
         self._learning: tuple[int, float] | None = None  # the first report after warm-up
         self._lap_steps = steps
         self._lap_time = self.start_time
@@ -162,13 +153,6 @@ class Reporter(ProgressOutput):
             f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), "
             f"return {format_return(self._newest['return'])}, evaluation return {evaluation}{self._success(', ')}"
         )
-
-
-def make_reporter(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
-    """Return the reporter of a run, which counts updates if the run makes no env steps."""
-    unit = "steps" if settings.updates is None else "updates"
-    total = settings.total_env_steps
-    return Reporter(total, steps, stream, settings.quiet, unit, warm_up=settings.learning_starts, best=best)
 
 
 def format_return(value: float) -> str:
