@@ -19,7 +19,6 @@ from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
 from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
-from interreplay.experiments.process.machine import count_cpus, count_gpus
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import align
@@ -74,7 +73,7 @@ def act(given: argparse.Namespace) -> int:
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
     check(study, numbers, here=True)
-    check_resources(study.execution, study.runs, alone=False, cpus=count_cpus(), gpus=count_gpus())
+    check_resources(study.execution, study.runs, alone=False)
     folder.begin(study)
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
     with hold(folder.path, "the study"):

@@ -24,7 +24,7 @@ from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.flags.values import format_value, select_settings
-from interreplay.experiments.process.machine import choose_device, count_cpus, count_gpus
+from interreplay.experiments.process.machine import choose_device, count_gpus
 from interreplay.experiments.process.outcome import program
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import RESUMABLE
@@ -123,7 +123,7 @@ def act(given: Mapping[str, Any]) -> int:
     if given.get("count"):
         check(study, numbers, here=False)
         check_execution(study, given.get("run"), address)
-        check_resources(study.execution, study.runs, alone, given.get("job_cpus"), given.get("job_gpus"))
+        check_resources(study.execution, study.runs, alone, job=(given.get("job_cpus"), given.get("job_gpus")))
         if "output_dir" in given:
             folder.check(study)
         print(len(study.runs))
@@ -136,7 +136,7 @@ def act(given: Mapping[str, Any]) -> int:
     check(study, left, here=address == "local", folder=folder)
     check_execution(study, given.get("run"), address)
     if address == "local" and left:
-        check_resources(study.execution, [study.runs[number] for number in left], alone, count_cpus(), count_gpus())
+        check_resources(study.execution, [study.runs[number] for number in left], alone)
     if given.get("dry_run"):
         folder.check(study)
         lines = [("", "run", "steps", "state")]

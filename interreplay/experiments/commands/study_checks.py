@@ -10,7 +10,14 @@ from interreplay.experiments.commands.preparation import check_parent, check_sou
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.process.machine import check_device, check_room, check_workers, choose_device
+from interreplay.experiments.process.machine import (
+    check_device,
+    check_room,
+    check_workers,
+    choose_device,
+    count_cpus,
+    count_gpus,
+)
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.algorithms_table import check_actions
@@ -86,13 +93,14 @@ def check_execution(study: Study, only_run: int | None, address: str) -> None:
 
 
 def check_resources(
-    execution: Execution, runs: Iterable[PlannedRun], alone: bool, cpus: int | None, gpus: int | None
+    execution: Execution, runs: Iterable[PlannedRun], alone: bool, job: tuple[int | None, int | None] | None = None
 ) -> None:
-    """Reject runs that would fail, or wait forever, in a job or on a machine with `cpus` and `gpus`, None if unknown.
+    """Reject runs that would fail, or wait forever, because of too few CPUs or GPUs.
 
-    `alone` is true if a run has its process for itself, as with ``--run``. With an explicit ``max_concurrent``, so many
-    runs may request more CPUs than there are.
+    They are this machine's, or those of a `job`, None if unknown. `alone` is true if a run has its process for itself,
+    as with ``--run``.
     """
+    cpus, gpus = job or (count_cpus(), count_gpus())
     settings = [resolve_settings(run.given()) for run in runs]
     for each in settings:
         if cpus is not None:
@@ -102,6 +110,8 @@ def check_resources(
             raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
     if not alone:
         needed = cpus_per_run(execution, map(vars, settings))
-        have_cpus = needed if cpus is None else max(cpus, execution.max_concurrent * needed)
-        have_gpus = execution.gpus_per_trial if gpus is None else gpus
-        check_room(needed, execution.gpus_per_trial, have_cpus, have_gpus)
+        if cpus is None:
+            cpus = needed
+        elif job is None:  # an explicit max_concurrent may exceed the CPUs
+            cpus = max(cpus, execution.max_concurrent * needed)
+        check_room(needed, execution.gpus_per_trial, cpus, execution.gpus_per_trial if gpus is None else gpus)
