@@ -213,14 +213,17 @@ class RemoteRunners:
         )
 
     def end_silent(self) -> None:
-        """End runners that do not answer, for example in a step that hangs; RLlib would wait for them forever."""
+        """End runners that do not answer, for example in a step that hangs, and remove them and those that died.
+
+        RLlib would wait for the former forever, and print a traceback for the latter.
+        """
         silent = set(self._manager.actor_ids())
         if not silent:
             return
         limit = self._config.env_runner_health_probe_timeout_s
         results = self._manager.foreach_actor(lambda runner: runner.ping(), healthy_only=False, timeout_seconds=limit)
-        for index in silent - {result.actor_id for result in results}:
-            ray.kill(self._manager.actors()[index])
+        for index in silent - {result.actor_id for result in results if result.ok}:
+            ray.kill(self._manager.remove_actor(index))
 
     def call_each(self, work: Callable[[Any], Any], limit: float | None = None) -> list[Any]:
         """Call a function with each runner in service, and return the results that arrive within `limit` seconds.
@@ -295,7 +298,11 @@ def convert_error(error: RayError, index: int | None = None) -> InterreplayError
     if isinstance(error, RayTaskError) and cause is not None:  # such as an error of a callback
         return RunnerLost(f"{runner} raised {describe_error(cause)}")
     words = " ".join(str(error).split())
-    return RunnerLost(f"{runner} died: {type(error).__name__}: {words[:300]}")
+    words = words.partition(" Some common causes include")[0]  # Ray appends guesses
+    _, _, cause = words.partition("The actor is dead because ")
+    if not cause:
+        cause = f"{type(error).__name__}: {words[:300]}"
+    return RunnerLost(f"{runner} died: {cause.removesuffix('.')}")
 
 
 @contextmanager
