@@ -92,6 +92,29 @@ def test_the_error_of_a_runner_that_cannot_be_saved_is_returned_by_the_next_roun
     assert str(failure) == "remote env runner 2 died: RayError: ValueError: no state"
 
 
+def test_the_error_of_a_runner_whose_process_died_is_its_cause():
+    text = "The actor died unexpectedly before finishing this task.\n\tclass_name: Runner\n\tpid: 1\nThe actor is dead "
+    text += "because its worker process has died. Worker exit detail: connection error code 2. End of file."
+    failure = remote.convert_error(RayError(f"{text} Some common causes include: (1) memory{' or other' * 90}."), 2)
+    cause = "its worker process has died. Worker exit detail: connection error code 2. End of file"
+    assert str(failure) == f"remote env runner 2 died: {cause}"
+
+
+def test_runners_that_died_or_do_not_answer_are_ended_and_removed(monkeypatch):
+    results = RemoteCallResults()
+    results.add_result(1, ResultOrError(result="pong"), None)
+    results.add_result(2, ResultOrError(error=RayError("died")), None)
+    ended = []
+    monkeypatch.setattr(remote.ray, "kill", ended.append)
+    left = {1: "one", 2: "two", 3: "three"}
+    manager = SimpleNamespace(
+        actor_ids=lambda: list(left), remove_actor=left.pop, foreach_actor=lambda work, **arguments: results
+    )
+    config = SimpleNamespace(env_runner_health_probe_timeout_s=1)
+    remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), config).end_silent()
+    assert left == {1: "one"} and sorted(ended) == ["three", "two"], "RLlib prints a traceback for others"
+
+
 def test_an_error_that_arrives_while_saving_ends_the_run(collector):
     failure, second = (EnvironmentFailure("Env-v0", f"raised ValueError: {text}") for text in "ab")
     made = collector(Answer("rows", 0.0, measured(40, 1.0)), failure, second)

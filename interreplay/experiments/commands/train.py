@@ -140,6 +140,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
                 total=settings.total_env_steps,
                 notify=print,
                 evaluation_failed=algo.evaluation_failed,
+                unit="steps" if settings.updates is None else "updates",
             )
             return train(algo, settings, folder, logs, timeout, read_unwritten(checkpoint))
         folder = RunFolder.create(Path(settings.output_dir), run_name(settings))

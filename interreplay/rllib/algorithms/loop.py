@@ -312,13 +312,18 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def evaluate(self, *args: Any, **options: Any) -> Any:
         progress = self.config.progress(self.env_steps)
         group: Any = self.eval_env_runner_group
-        if progress is not None and group is None:
-            self.env_runner.anneal(progress)
-        elif progress is not None and self.evaluation_config.explore:
-            with runner_errors():
-                group.foreach_env_runner(methodcaller("anneal", progress))
         try:
-            return super().evaluate(*args, **options)
+            with runner_errors():
+                failure = None
+                if group is not None:  # without runners, RLlib would return the previous evaluation
+                    failure = RemoteRunners(group, self.evaluation_config).missing()
+                if failure is not None:
+                    raise failure
+                if progress is not None and group is None:
+                    self.env_runner.anneal(progress)
+                elif progress is not None and self.evaluation_config.explore:
+                    group.foreach_env_runner(methodcaller("anneal", progress))
+                return super().evaluate(*args, **options)
         finally:
             if self._iteration_began is None:  # else `train` is still running
                 self.stop_requested = False
@@ -327,12 +332,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
         if self.stop_requested:
             return {}
-        if self.eval_env_runner_group is not None:
-            failure = RemoteRunners(self.eval_env_runner_group, self.evaluation_config).missing()
-            if failure is not None:
-                raise failure
-        with runner_errors():
-            results = super()._run_one_evaluation(parallel_train_future)
+        results = super()._run_one_evaluation(parallel_train_future)
         runner = self._evaluating_runner()
         if runner is not None and runner.interrupted:
             return {}

@@ -119,33 +119,15 @@ class RemoteRunners:
         silently while two earlier transfers are in progress, so that a runner acts with old weights. `make` is called
         with each runner in its process and returns an object with `columns`, from which `from_columns` makes it again.
         """
-        collected = CollectionResult(failure=self.missing())
-        if collected.failure is not None:
-            return collected
-        reference = ray.put(weights)
 
-        def work(runner: Any) -> tuple[Packed, list[int]] | EnvironmentFailure:
-            runner.set_state(ray.get(reference))
-            try:
-                made = make(runner)
-            except EnvironmentFailure as failure:
-                return failure
-            return pack(made.columns()), runner.take_cut_episodes()
+        def work(runner: Any) -> tuple[Packed, list[int]]:
+            return pack(make(runner).columns()), runner.take_cut_episodes()
 
-        silent = set(self.get_handles())
-        results = self._manager.foreach_actor(work, timeout_seconds=self._config.sample_timeout_s)
-        for result in sorted(results, key=lambda each: each.actor_id):
-            silent.discard(result.actor_id)
-            reply = result.get()
-            if not result.ok:
-                collected.failure = convert_error(reply, result.actor_id)
-            elif isinstance(reply, EnvironmentFailure):
-                collected.failure = reply
-            else:
-                collected.rows.append(from_columns(unpack(reply[0])))
-                collected.cut += reply[1]
-        if silent:
-            collected.failure = self.end(min(silent))
+        replies, failure = self._call_with(weights, work, "sample_timeout_s")
+        collected = CollectionResult(failure=failure)
+        for packed, cut in replies:
+            collected.rows.append(from_columns(unpack(packed)))
+            collected.cut += cut
         return collected
 
     def evaluate(self, weights: dict[str, Any], sample: Callable[[Any], Any]) -> list[Any]:
@@ -157,34 +139,51 @@ class RemoteRunners:
             EnvironmentFailure: An environment raised an error, or returned invalid values.
             RunnerLost: A runner is lost, or did not return within `evaluation_sample_timeout_s`.
         """
-        failure = self.missing()
+        found, failure = self._call_with(weights, sample, "evaluation_sample_timeout_s")
         if failure is not None:
             raise failure
+        return found
+
+    def _call_with(
+        self, weights: dict[str, Any], work: Callable[[Any], Any], limit: str
+    ) -> tuple[list[Any], InterreplayError | None]:
+        """Call a function with every runner after it has received `weights`, and wait for all of them.
+
+        Args:
+            weights: The state of the learner's module.
+            work: The function, which is called in the processes of the runners.
+            limit: Name of the setting with the number of seconds to wait.
+
+        Returns:
+            The results of the runners that returned one, in the order of their indices, and an error or None.
+        """
+        failure = self.missing()
+        if failure is not None:
+            return [], failure
         reference = ray.put(weights)
 
-        def work(runner: Any) -> Any:
+        def receive_and_work(runner: Any) -> Any:
             runner.set_state(ray.get(reference))
             try:
-                return sample(runner)
+                return work(runner)
             except EnvironmentFailure as failure:
                 return failure
 
         silent = set(self.get_handles())
-        found = {}
-        results = self._manager.foreach_actor(work, timeout_seconds=self._config.evaluation_sample_timeout_s)
-        for result in results:
+        found = []
+        results = self._manager.foreach_actor(receive_and_work, timeout_seconds=getattr(self._config, limit))
+        for result in sorted(results, key=lambda each: each.actor_id):
             silent.discard(result.actor_id)
             reply = result.get()
             if not result.ok:
                 failure = convert_error(reply, result.actor_id)
             elif isinstance(reply, EnvironmentFailure):
                 failure = reply
-            found[result.actor_id] = reply
+            else:
+                found.append(reply)
         if silent:
-            failure = self.end(min(silent), "evaluation_sample_timeout_s")
-        if failure is not None:
-            raise failure
-        return [found[index] for index in sorted(found)]
+            failure = self.end(min(silent), limit)
+        return found, failure
 
     def get_handles(self) -> dict[int, Any]:
         """Return Ray's handles of the runners in service, by index."""
@@ -214,14 +213,17 @@ class RemoteRunners:
         )
 
     def end_silent(self) -> None:
-        """End runners that do not answer, for example in a step that hangs; RLlib would wait for them forever."""
+        """End runners that do not answer, for example in a step that hangs, and remove them and those that died.
+
+        RLlib would wait for the former forever, and print a traceback for the latter.
+        """
         silent = set(self._manager.actor_ids())
         if not silent:
             return
         limit = self._config.env_runner_health_probe_timeout_s
         results = self._manager.foreach_actor(lambda runner: runner.ping(), healthy_only=False, timeout_seconds=limit)
-        for index in silent - {result.actor_id for result in results}:
-            ray.kill(self._manager.actors()[index])
+        for index in silent - {result.actor_id for result in results if result.ok}:
+            ray.kill(self._manager.remove_actor(index))
 
     def call_each(self, work: Callable[[Any], Any], limit: float | None = None) -> list[Any]:
         """Call a function with each runner in service, and return the results that arrive within `limit` seconds.
@@ -296,7 +298,11 @@ def convert_error(error: RayError, index: int | None = None) -> InterreplayError
     if isinstance(error, RayTaskError) and cause is not None:  # such as an error of a callback
         return RunnerLost(f"{runner} raised {describe_error(cause)}")
     words = " ".join(str(error).split())
-    return RunnerLost(f"{runner} died: {type(error).__name__}: {words[:300]}")
+    words = words.partition(" Some common causes include")[0]  # Ray appends guesses
+    _, _, cause = words.partition("The actor is dead because ")
+    if not cause:
+        cause = f"{type(error).__name__}: {words[:300]}"
+    return RunnerLost(f"{runner} died: {cause.removesuffix('.')}")
 
 
 @contextmanager
