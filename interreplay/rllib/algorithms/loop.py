@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 import uuid
@@ -54,6 +55,8 @@ from interreplay.runs.resume import as_plain
 
 LOOP_STATE = "interreplay_loop"
 SPACES = ("observation_space", "action_space")
+UNUSED = (None, 0, 0, [])
+"""Results, steps and batches of evaluations, which RLlib does not read: it reads the metrics."""
 
 
 class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
@@ -350,27 +353,27 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         reset = config.evaluation_force_reset_envs_before_iteration
         share, rest = divmod(config.evaluation_duration, config.evaluation_num_env_runners)
 
-        def sample(runner: Any) -> tuple[int, Any]:
+        def evaluate(runner: Any) -> Any:
             amount = share + int(runner.worker_index <= rest)
-            with runner.without_steps():
-                episodes = runner.sample(**{unit: amount}, force_reset=reset)
-            return sum(map(len, episodes)), runner.get_metrics()
+            runner.sample(**{unit: amount}, force_reset=reset, keep_episodes=False)
+            return runner.get_metrics()
 
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
         group: Any = self.eval_env_runner_group
         runners = RemoteRunners(group, self.evaluation_config)
-        steps, metrics = zip(*runners.evaluate(weights, sample), strict=True)
-        self.metrics.aggregate(list(metrics), key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
-        return None, sum(steps), sum(steps), []
+        self.metrics.aggregate(runners.evaluate(weights, evaluate), key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+        return UNUSED
 
     @override(Algorithm)
     def _evaluate_on_local_env_runner(self, env_runner: Any) -> Any:
-        with env_runner.without_steps():
-            if env_runner is self.eval_env_runner:
-                return super()._evaluate_on_local_env_runner(env_runner)
-            # Without `evaluation_interval`, `evaluate` uses the runner of training.
-            with env_runner.evaluating(self.evaluation_config):
-                return super()._evaluate_on_local_env_runner(env_runner)
+        amount = {f"num_{self.config.evaluation_duration_unit}": self.config.evaluation_duration}
+        with contextlib.ExitStack() as stack:
+            if env_runner is not self.eval_env_runner:  # the runner of training, without `evaluation_interval`
+                stack.enter_context(env_runner.evaluating(self.evaluation_config))
+            env_runner.sample(**amount, keep_episodes=False)
+            metrics = env_runner.get_metrics()
+        self.metrics.aggregate([metrics], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+        return UNUSED
 
     @override(Algorithm)
     def _compile_iteration_results(
