@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -40,13 +39,6 @@ class Answer(NamedTuple):
     metrics: Any
 
 
-class Request(NamedTuple):
-    """A request in flight: the runner's index, and the version of the weights that it received."""
-
-    runner: int
-    version: int
-
-
 class Requests:
     """Requests to runners in other processes, several per runner, so that no runner waits for the learner.
 
@@ -65,21 +57,21 @@ class Requests:
         self._runners = runners
         self._max_in_flight = max_in_flight
         self._limit = math.inf if limit is None else limit
-        self._in_flight: dict[ray.ObjectRef, Request] = {}
+        self._in_flight: dict[int, list[tuple[ray.ObjectRef, int]]] = {}  # with versions, by runner
         self._last_contact: dict[int, float] = {}
         self.waited = 0.0
 
     def __len__(self) -> int:
-        return len(self._in_flight)
+        return sum(map(len, self._in_flight.values()))
 
     def send(self, ask: Callable[[Any], ray.ObjectRef], version: int) -> None:
         """Send requests to every runner in service until each has `max_in_flight`."""
-        waiting = Counter(request.runner for request in self._in_flight.values())
         for index, handle in self._runners.get_handles().items():
-            if not waiting[index]:
+            requests = self._in_flight.setdefault(index, [])
+            if not requests:
                 self._last_contact[index] = time.monotonic()
-            for _ in range(self._max_in_flight - waiting[index]):
-                self._in_flight[ask(handle)] = Request(index, version)
+            while len(requests) < self._max_in_flight:
+                requests.append((ask(handle), version))
 
     def receive(self, oldest: float = -math.inf) -> Answer | InterreplayError:
         """Wait for an answer; for one of a version before `oldest` if such requests are in flight.
@@ -91,46 +83,39 @@ class Requests:
         """
         while True:
             begun = time.monotonic()
-            failure = self._end_overdue(begun)
-            if failure is not None:
-                return failure
-            first: dict[int, ray.ObjectRef] = {}  # of several answers that have arrived, `ray.wait` returns any one
-            for reference, request in self._in_flight.items():
-                first.setdefault(request.runner, reference)
-            awaited = [reference for reference in first.values() if self._in_flight[reference].version < oldest]
-            awaited = awaited or list(first.values())
-            next_limit = min(self._last_contact[self._in_flight[one].runner] for one in awaited) + self._limit
+            first = {}  # of several answers that have arrived, `ray.wait` returns any one
+            outdated = {}
+            for index, requests in self._in_flight.items():
+                if not requests:
+                    continue
+                reference, version = requests[0]
+                overdue = begun >= self._last_contact[index] + self._limit
+                if overdue and not ray.wait([reference], num_returns=1, timeout=0)[0]:
+                    del self._in_flight[index]
+                    return self._runners.end(index)
+                first[reference] = index
+                if version < oldest:
+                    outdated[reference] = index
+            awaited = outdated or first
+            next_limit = min(map(self._last_contact.__getitem__, awaited.values())) + self._limit
             timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
-            ready, _ = ray.wait(awaited, num_returns=1, timeout=timeout)
+            ready, _ = ray.wait(list(awaited), num_returns=1, timeout=timeout)
             self.waited += time.monotonic() - begun
             if ready:
-                return self._answer(ready[0])
+                return self._answer(awaited[ready[0]])
 
-    def _answer(self, request: ray.ObjectRef) -> Answer | InterreplayError:
-        index = self._in_flight.pop(request).runner
+    def _answer(self, index: int) -> Answer | InterreplayError:
+        """Return the answer to a runner's first request; the other runners' answers are used before its next one."""
+        (request, _), *others = self._in_flight.pop(index)
         self._last_contact[index] = time.monotonic()
         try:
             answer: Any = ray.get(request)
         except RayError as error:
             self._runners.put_out_of_service(index)
             answer = convert_error(error, index)
-        if isinstance(answer, InterreplayError):
-            self._forget(index)
+        if not isinstance(answer, InterreplayError):
+            self._in_flight[index] = others
         return answer
-
-    def _end_overdue(self, now: float) -> InterreplayError | None:
-        """End a runner that did not answer in time; return the error."""
-        for index in {request.runner for request in self._in_flight.values()}:
-            if now < self._last_contact[index] + self._limit:
-                continue
-            own = [reference for reference, request in self._in_flight.items() if request.runner == index]
-            if not ray.wait(own, num_returns=1, timeout=0)[0]:
-                self._forget(index)
-                return self._runners.end(index)
-        return None
-
-    def _forget(self, index: int) -> None:
-        self._in_flight = {one: request for one, request in self._in_flight.items() if request.runner != index}
 
 
 class AsyncCollector(RemoteCollector):
