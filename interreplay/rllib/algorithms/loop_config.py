@@ -33,7 +33,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     check_not_ignored,
     explain_rejected,
     replay_method,
-    requests_normalization,
     settings_as_properties,
     translate_settings,
 )
@@ -332,9 +331,6 @@ class LoopConfig(AlgorithmConfig):
             if self.evaluation_duration == "auto":
                 raise ValueError("evaluation_duration is 'auto'; expected a number, the same in every evaluation")
         check_host(self)
-        if requests_normalization(self):
-            self.normalize_observations = True
-            self._env_to_module_connector = None
         if self.action_space is not None:
             check_action_space(self.action_space, self.architecture.acts_in)
         adopt_model_settings(self)
