@@ -87,6 +87,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     eval_env_runner: Any
     evaluation_config: Any
     _collector: Collector
+    _parts: dict[str, Any]
     _name: ClassVar[str]
     _time_total: float  # Ray's attribute, the source of `time_total_s`
     _iteration_began: float | None = None
@@ -153,7 +154,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Create `experience` and the collector."""
+        """Create `experience`, the collector, and `_parts`: further parts with a state, by name."""
 
     def _make_collector(self, from_columns: FromColumns) -> Collector:
         """Return the collector of the configuration."""
@@ -183,12 +184,6 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """Observation and action space of one environment."""
         module = self.learner.single_module
         return module.observation_space, module.action_space
-
-    def describe_policy(self) -> tuple[dict[str, Any], Any]:
-        """Return a description of the policy, for checkpoints, and the networks."""
-        module = self.learner.single_module
-        about = {"algorithm": type(self).__name__, "env": str(self.config.env)}
-        return module.described(self.config.normalize_actions, **about), module.nets
 
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
@@ -495,7 +490,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 "reported_updates": self._reported_updates,
                 "elapsed_seconds": self.elapsed_seconds,
                 "global_rng": global_rng(),
-                **self._parts_state(),
+                **{name: part.state_dict() for name, part in self._parts.items()},
                 **self._collector.state_dict(),
             }
             if self.eval_env_runner_group is not None:
@@ -524,16 +519,10 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         self._time_total = float(loop["elapsed_seconds"])
         self.learner.set_rates(self.config.rates(self.env_steps))
         set_global_rng(loop["global_rng"])
-        self._load_parts_state(loop)
+        for name, part in self._parts.items():
+            if name in loop:  # the parent of a fork may lack an episode table
+                part.load_state_dict(loop[name])
         self._collector.load_state_dict(loop)
         if self.eval_env_runner_group is not None:
             evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
             evaluators.load_states(loop.get("evaluation_runners", {}), self.env_steps)  # missing in 0.3.0
-
-    @abstractmethod
-    def _parts_state(self) -> dict[str, Any]:
-        """Return the state of all parts except networks, runners and `experience`."""
-
-    @abstractmethod
-    def _load_parts_state(self, state: dict[str, Any]) -> None:
-        """Restore the state that `_parts_state` returned."""
