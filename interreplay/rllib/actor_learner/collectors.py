@@ -17,7 +17,6 @@ from interreplay.rllib.env_runner.remote import (
     CollectionResult,
     Collector,
     FromColumns,
-    Packed,
     RemoteCollector,
     RemoteRunners,
     convert_error,
@@ -26,17 +25,11 @@ from interreplay.rllib.env_runner.remote import (
 
 
 class Answer(NamedTuple):
-    """A runner's answer to one request.
+    """A runner's answer to one request."""
 
-    Attributes:
-        packed: Columns of the unrolls or gradients.
-        waited: Seconds that the runner was idle before.
-        metrics: Result of RLlib's ``get_metrics``.
-    """
-
-    packed: Packed
-    waited: float
-    metrics: Any
+    packed: bytes  # columns of the unrolls or gradients
+    waited: float  # seconds that the runner was idle before
+    metrics: Any  # result of RLlib's ``get_metrics``
 
 
 class Requests:
@@ -133,7 +126,7 @@ class AsyncCollector(RemoteCollector):
         self._requests = Requests(
             self._runners, self._config.max_requests_in_flight_per_env_runner, self._config.sample_timeout_s
         )
-        self._arrived: list[Packed] = []
+        self._arrived: list[bytes] = []
         self._metrics: list[Any] = []
         self._failure: InterreplayError | None = None  # received while saving
         self._sent: tuple[int, list[ray.ObjectRef]] | None = None

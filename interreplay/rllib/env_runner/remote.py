@@ -8,55 +8,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import ray
 import torch
 from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
+from safetensors.numpy import load, save
 from torch import Tensor
 
 from interreplay.environments.registration import inner_env_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, describe_error
 
-Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
-"""Columns as one block of bytes, with the name, the type and the shape of each.
-
-A pickled tensor has some 300 bytes of overhead, which is more than the numbers of a short fragment.
-"""
-ALIGNMENT = 16
-"""Bytes of which the addresses of new arrays are multiples. The rounding of small matrix products depends on it."""
 FromColumns = Callable[[dict[str, Tensor]], Any]
 """Creates transitions, unrolls or another object from its columns by name."""
 
 
-def pack(columns: Mapping[str, Tensor]) -> Packed:
-    """Return the concatenated bytes of columns, and the name, the type and the shape of each."""
-    layout = []
-    data = bytearray()
-    # Large numbers first, so that each column is aligned to the size of its numbers.
-    for name, column in sorted(columns.items(), key=lambda pair: -pair[1].element_size()):
-        array = column.cpu().numpy()
-        layout.append((name, array.dtype.str, array.shape))
-        data += array.tobytes()
-    return bytes(data), layout
+def pack(columns: Mapping[str, Tensor]) -> bytes:
+    """Return columns as one block of bytes. Pickled tensors have some 300 bytes of overhead each."""
+    return save({name: column.cpu().numpy() for name, column in columns.items()})
 
 
-def unpack(packed: Packed) -> dict[str, Tensor]:
-    """Return packed columns, which can be written to and have the alignment of new arrays."""
-    data, layout = packed
-    memory = bytearray(data)
-    offset = 0
-    found: dict[str, Tensor] = {}
-    for name, dtype, shape in layout:
-        size = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
-        if offset % ALIGNMENT:
-            array = array.copy()
-        found[name] = torch.from_numpy(array)
-        offset += array.nbytes
-    return found
+def unpack(packed: bytes) -> dict[str, Tensor]:
+    """Return packed columns, which can be written to.
+
+    Each has memory of its own, aligned like a new array: the rounding of small matrix products depends on it.
+    """
+    return {name: torch.from_numpy(column) for name, column in load(packed).items()}
 
 
 @dataclass
@@ -124,7 +102,7 @@ class RemoteRunners:
             return collected
         reference = ray.put(weights)
 
-        def work(runner: Any) -> tuple[Packed, list[int]] | EnvironmentFailure:
+        def work(runner: Any) -> tuple[bytes, list[int]] | EnvironmentFailure:
             runner.set_state(ray.get(reference))
             try:
                 made = make(runner)

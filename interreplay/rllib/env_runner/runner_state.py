@@ -230,7 +230,7 @@ class RunnerState:
         self.steps_since_report = int(state["steps_since_report"])
         self.evaluated = int(state["evaluated"])
         self.obs = state["obs"]
-        if self.obs is not None:  # the addresses of Ray's arrays may be other multiples than of `ALIGNMENT`
+        if self.obs is not None:  # Ray's arrays may be aligned differently from new ones
             self.obs = map_observation(np.array, self.obs)
         self.over = np.array(state["over"])
         self.seeded = state["seeded"]
