@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -53,22 +54,11 @@ EVALUATION = 1 << 20
 """Part of the key of evaluation seeds, larger than any runner's index."""
 
 
-class EpisodeSeeds(Iterator[int]):
-    """The seeds of successive evaluation episodes, independent of the number of environments.
-
-    Attributes:
-        number: Number of the next episode, counted over all evaluations of a run.
-    """
-
-    def __init__(self, seed: int | None, index: int):
-        self._entropy = np.random.SeedSequence(seed).entropy
-        self._index = index
-        self.number = 0
-
-    def __next__(self) -> int:
-        key = (EVALUATION, self._index, self.number)
-        self.number += 1
-        return int(np.random.SeedSequence(self._entropy, spawn_key=key).generate_state(1)[0])
+def generate_episode_seeds(entropy: Any, index: int, first: int) -> Iterator[int]:
+    """Yield the seeds of evaluation episodes from number `first` on, independent of the number of environments."""
+    for number in itertools.count(first):
+        sequence = np.random.SeedSequence(entropy, spawn_key=(EVALUATION, index, number))
+        yield int(sequence.generate_state(1)[0])
 
 
 class MeanOfValues(MeanStats):
@@ -111,7 +101,10 @@ class BatchEnvRunner(SteppingRunner):
         self._episode_goal: int | None = None
         self._begun = 0
         self._finished_before = 0
-        self._seeds = EpisodeSeeds(self._seed, self.worker_index or 0) if self.config.in_evaluation else None
+        self._entropy = np.random.SeedSequence(self._seed).entropy
+        self._seeds: Iterator[int] | None = None  # of evaluation episodes
+        if self.config.in_evaluation:
+            self._seeds = generate_episode_seeds(self._entropy, self.worker_index or 0, first=0)
         self._state = self._first_state()
         self._hooks = EpisodeCallbacks(self)
         self._scale = self._get_actions()
@@ -292,7 +285,7 @@ class BatchEnvRunner(SteppingRunner):
             self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
         self._hooks.begin_sample()
         if self._seeds is not None:
-            self._seeds.number = self._state.evaluated
+            self._seeds = generate_episode_seeds(self._entropy, self._state.index, first=self._state.evaluated)
         if explore is None:
             explore = self.config.explore
         self._begun = 0
