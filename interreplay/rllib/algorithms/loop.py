@@ -55,7 +55,7 @@ from interreplay.runs.resume import as_plain
 
 LOOP_STATE = "interreplay_loop"
 SPACES = ("observation_space", "action_space")
-UNUSED = (None, 0, 0, [])
+UNUSED: Any = (None, 0, 0, [])
 """Results, steps and batches of evaluations, which RLlib does not read: it reads the metrics."""
 
 
@@ -290,8 +290,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def interrupt_evaluation(self, only_endless: bool = False) -> None:
         """Let an evaluation in this process end between two steps; its result is dropped.
 
-        Args:
-            only_endless: Do nothing if the environment has a time limit, which ends the evaluation soon.
+        With `only_endless`, do nothing if the environment has a time limit, which ends the evaluation soon.
         """
         runner = self._evaluating_runner()
         if runner is not None and not (only_endless and has_time_limit(runner.env)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from operator import methodcaller
 from pathlib import Path
@@ -237,7 +238,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         Raises:
             ValueError: The rows lack a column that the replay method requires.
         """
-        counts: dict[int, int] = {}
+        counts: Counter[int] = Counter()
         length = self.config.steps_per_iteration
         completed = self.env_steps // length
         for portion in rows:
@@ -246,9 +247,7 @@ class OffPolicyAlgorithm(TrainingLoop):
                 if len(part):
                     self._add_rows(self._drop_recorded_columns(part))
             assert portion.episode is not None
-            ids, numbers = portion.episode.unique(return_counts=True)
-            for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
-                counts[episode] = counts.get(episode, 0) + number
+            counts.update(portion.episode.tolist())
         if counts:
             self._iteration += self.env_steps // length - completed
             self.discard_failed_evaluation()
