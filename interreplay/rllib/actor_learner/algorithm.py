@@ -19,13 +19,12 @@ from interreplay.learning.exploration import Sampled
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.setting_fields import WholeNumber, rate_at
-from interreplay.rllib.actor_learner.collectors import AsyncCollector
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import READY_SOURCE, LoopConfig
 from interreplay.rllib.algorithms.signatures import IMPALATraining
-from interreplay.rllib.env_runner.remote import Collector, FromColumns, RemoteRunners
+from interreplay.rllib.env_runner.remote import AsyncCollector, Collector, FromColumns, RemoteRunners
 from interreplay.transitions import map_observation
 from interreplay.unrolls import schema
 from interreplay.unrolls.distances import UnrollDistance
