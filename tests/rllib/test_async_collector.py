@@ -8,9 +8,8 @@ from ray.rllib.utils.actor_manager import RemoteCallResults, ResultOrError
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.errors import EnvironmentFailure, RunnerLost
-from interreplay.rllib.actor_learner import collectors
-from interreplay.rllib.actor_learner.collectors import Answer, AsyncCollector
 from interreplay.rllib.env_runner import remote
+from interreplay.rllib.env_runner.remote import Answer, AsyncCollector
 from interreplay.runs import state_files
 
 CONFIG = SimpleNamespace(
@@ -37,7 +36,7 @@ def collector(monkeypatch):
     """Create a collector, given the answers to its requests in flight."""
     monkeypatch.setattr(remote.ray, "put", lambda value: value)
     monkeypatch.setattr(AsyncCollector, "_send", lambda self, make: None)
-    monkeypatch.setattr(collectors, "unpack", lambda packed: packed)
+    monkeypatch.setattr(remote, "unpack", lambda packed: packed)
 
     def make(*answers):
         made = AsyncCollector(RUNNERS, SimpleNamespace(updates=0), lambda columns: columns, CONFIG)
