@@ -16,7 +16,7 @@ from ray.tune.search import Searcher
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
 from interreplay.experiments.tune import hyperparameter_search
-from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains, scheduler
+from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, domains, scheduler
 from tests.experiments.commands.command_lines import read_csv
 from tests.experiments.commands.command_lines import steps as recorded_steps
 
@@ -32,7 +32,7 @@ def slot(values=None, refuse=lambda values: False):
             raise UsageError("these do not fit")
         return Path("somewhere"), dict(values)
 
-    return Slot(values, job)
+    return values, job
 
 
 def suggested(search, number):
