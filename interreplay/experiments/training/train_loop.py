@@ -8,21 +8,29 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
+from interreplay.environments.spaces import columns_from_spaces
 from interreplay.errors import UsageError, describe_error
 from interreplay.experience.store import StoreWriter
-from interreplay.experience.store.header import EXPERIENCE
+from interreplay.experience.store.header import EXPERIENCE, width
 from interreplay.experiments.flags.values import drop_settings, seconds, select_settings
 from interreplay.experiments.process.machine import versions
-from interreplay.experiments.training.kept_experience import rows_to_keep
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import find_return
 from interreplay.runs.resume import UNWRITTEN, as_plain
 from interreplay.runs.run_folder import RunFolder
+from interreplay.storage.columns import is_observation
+
+MOST_ROWS = 1_000_000
+MOST_BYTES = 2 << 30
+"""Limits of ``--keep_experience auto``."""
 
 
 class Requests:
@@ -80,35 +88,19 @@ class Requests:
             return ""
 
 
-class EarlyStop:
-    """Decides after each evaluation whether a run has reached its goal or stopped improving, and for which `reason`.
+def find_stop_reason(returns: Sequence[float], target: float | None, patience: int | None, kind: str) -> str:
+    """Return why a run must end after its newest mean return: it has reached its goal, or stopped improving; else "".
 
-    Returns are of evaluations, or of training in runs without evaluations (`kind`). `earlier` returns precede a resume.
+    Returns are of evaluations, or of training in runs without evaluations (`kind`).
     """
-
-    def __init__(self, target: float | None, patience: int | None, kind: str, earlier: Iterable[float] = ()):
-        self._target = target
-        self._patience = patience
-        self._kind = kind
-        self._best = -math.inf
-        self._since_best = 0
-        self.reason = ""
-        for value in earlier:
-            self.add(value)
-
-    def add(self, value: float) -> None:
-        """Add the mean return of the newest evaluation."""
-        self._since_best += 1
-        if value > self._best:
-            self._best = value
-            self._since_best = 0
-        self.reason = ""
-        if self._target is not None and self._best >= self._target:
-            self.reason = f"{self._kind} return {self._best:,.1f} reached --stop_at_return {self._target:g}"
-        elif self._patience is not None and self._since_best >= self._patience:
-            kind = "evaluations" if self._kind == "evaluation" else "iterations"
-            limit = f"--stop_without_improvement {self._patience}"
-            self.reason = f"{self._since_best} {kind} without a return above {self._best:,.1f} ({limit})"
+    best = max(returns, default=-math.inf)
+    if target is not None and best >= target:
+        return f"{kind} return {best:,.1f} reached --stop_at_return {target:g}"
+    since_best = len(returns) - 1 - returns.index(best) if returns else 0
+    if patience is not None and since_best >= patience:
+        kinds = "evaluations" if kind == "evaluation" else "iterations"
+        return f"{since_best} {kinds} without a return above {best:,.1f} (--stop_without_improvement {patience})"
+    return ""
 
 
 class _Stop(Exception):
@@ -185,13 +177,8 @@ class Training:
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
         log = self._begin_log()
-        early_stop = EarlyStop(
-            target=self.settings.stop_at_return,
-            patience=self.settings.stop_without_improvement,
-            kind="evaluation" if self._evaluates else "training",
-            earlier=self.folder.returns(self._evaluates),
-        )
-        self.stop_reason = early_stop.reason
+        returns = self.folder.returns(self._evaluates)
+        self.stop_reason = self._find_stop_reason(returns)
         self.pulse()  # records the counts at the beginning
         self.algo.total_env_steps = self.settings.total_env_steps
         self.algo.on_progress = self._round
@@ -207,7 +194,7 @@ class Training:
         try:
             while not self.complete:
                 self._handle_requests()
-                yield self._iterate(log, early_stop)
+                yield self._iterate(log, returns)
         except _Stop:
             pass
         finally:
@@ -216,15 +203,15 @@ class Training:
                 self._store.close()
         self.save()
 
-    def _iterate(self, log: RunLog, early_stop: EarlyStop) -> dict[str, Any]:
+    def _iterate(self, log: RunLog, returns: list[float]) -> dict[str, Any]:
         """Train for one iteration, write its result and the checkpoints that are due, and return the result."""
         repeated = self.algo.evaluation_failed
         result = self.algo.train()
         is_known = repeated and self.folder.has_result(result)
         found = find_return(result, self._evaluates)
         if found is not None and not is_known:
-            early_stop.add(found.value)
-            self.stop_reason = early_stop.reason
+            returns.append(found.value)
+            self.stop_reason = self._find_stop_reason(returns)
         if self.stop_reason:
             result |= {"done": True, "stop_reason": self.stop_reason}
         if not is_known:
@@ -238,6 +225,11 @@ class Training:
             if before is None or found > before:
                 self._checkpoint(self.folder.save_best, found)
         return result
+
+    def _find_stop_reason(self, returns: list[float]) -> str:
+        settings = self.settings
+        kind = "evaluation" if self._evaluates else "training"
+        return find_stop_reason(returns, settings.stop_at_return, settings.stop_without_improvement, kind=kind)
 
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}
@@ -347,3 +339,16 @@ class Training:
             if request == "stop":
                 raise _Stop
             self.save()
+
+
+def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
+    """Return the maximum number of rows that a run keeps, 0 for none."""
+    if ALGORITHMS[settings.trainer].unrolls or settings.updates is not None:
+        return 0
+    if settings.keep_experience != "auto":
+        return settings.keep_experience
+    size = 0
+    for name, (shape, dtype) in columns_from_spaces(*algo.single_spaces).items():
+        numbers = torch.empty(0, dtype=dtype).numpy()
+        size += width(shape, numbers.dtype) * (1 + is_observation(name))
+    return max(1, min(MOST_ROWS, MOST_BYTES // size))
