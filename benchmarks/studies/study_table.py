@@ -9,8 +9,7 @@ import pandas as pd
 
 from benchmarks.measure import existing, table
 from interreplay.experiments.report.reading.runs import read_runs
-from interreplay.experiments.report.scores import Scores
-from interreplay.experiments.report.sections import build
+from interreplay.experiments.report.sections import Scores, build
 from interreplay.experiments.report.tables import aggregate_table, efficiency_table, improvement_table, runs_table
 
 

@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from interreplay.experiments.report.charts import Chart, Figure, Styles
+from interreplay.experiments.report.figures import Chart, Figure, Styles
 
 PANEL = (4.6, 3.1)
 """Width and height of a panel in inches."""

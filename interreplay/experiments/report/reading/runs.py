@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -187,38 +186,26 @@ def _read(path: Path) -> Run:
 def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
     """Return the state of a run and a note about it."""
     error = path / ERROR
-    if not len(results.table):
-        if error.is_file():
-            return CRASHED, f"before its first result: {_last_line(error)}"
-        status = TrialFolder(path).status()
-        if status["state"] == FAILED:  # its process was killed, or hung
-            return CRASHED, f"before its first result: {_last_failure(status)}"
-        return EMPTY, "no result yet"
-    steps = int(results.table["env_steps"].iloc[-1])
-    progress = f"{steps:,} steps"
-    if description.total is not None:
-        progress = f"{steps:,} of {description.total:,} steps"
-    if results.done or (description.total is not None and steps >= description.total):
-        return FINISHED, "resumed after an error" if error.is_file() else ""
+    begun = len(results.table) > 0
+    progress = "no result yet"
+    place = "before its first result"
+    if begun:
+        steps = int(results.table["env_steps"].iloc[-1])
+        progress = f"{steps:,} steps"
+        if description.total is not None:
+            progress = f"{steps:,} of {description.total:,} steps"
+        if results.done or (description.total is not None and steps >= description.total):
+            return FINISHED, "resumed after an error" if error.is_file() else ""
+        place = f"after {progress}"
     status = TrialFolder(path).status()
-    if status["state"] == FAILED:
-        return CRASHED, f"after {progress}: {_last_failure(status)}"
-    if status["state"] == STOPPED:
+    if status["state"] == FAILED:  # also if its process was killed, or hung
+        return CRASHED, f"{place}: {(status['failures'] or ['unknown error'])[-1][:LONGEST_NOTE]}"
+    if begun and status["state"] == STOPPED:
         return UNFINISHED, f"{progress}, stopped early by the study's scheduler"
-    if error.is_file() and not results.table["timestamp"].iloc[-1] > error.stat().st_mtime:
-        return CRASHED, f"after {progress}: {_last_line(error)}"
-    return UNFINISHED, f"{progress}, running or stopped"
-
-
-def _last_failure(status: Mapping[str, Any]) -> str:
-    """Return the newest failure of a run of a study."""
-    return (status["failures"] or ["unknown error"])[-1][:LONGEST_NOTE]
-
-
-def _last_line(error: Path) -> str:
-    """Return the last line of a traceback."""
-    lines = error.read_text(errors="replace").split("\n")
-    return next(filter(None, map(str.strip, reversed(lines))), "unknown error")[:LONGEST_NOTE]
+    if error.is_file() and not (begun and results.table["timestamp"].iloc[-1] > error.stat().st_mtime):
+        lines = error.read_text(errors="replace").strip().split("\n")
+        return CRASHED, f"{place}: {lines[-1].strip()[:LONGEST_NOTE] or 'unknown error'}"
+    return (UNFINISHED, f"{progress}, running or stopped") if begun else (EMPTY, progress)
 
 
 def _mark_repeats(runs: list[Run]) -> list[Run]:
