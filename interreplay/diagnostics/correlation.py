@@ -60,15 +60,12 @@ def count_correlated(storage: Storage, slots: Tensor, uniform: Tensor) -> tuple[
         return math.nan, math.nan
     reference = states(storage, uniform)
     std, mean = torch.std_mean(reference, dim=0)
-    drawn = absolute_cosines(states(storage, slots[:ROWS]), std, mean)
-    expected = absolute_cosines(reference[: min(ROWS, len(slots))], std, mean)
-    found, chance = torch.stack([_pairs_above(drawn), _pairs_above(expected)]).tolist()
+    counts = []
+    for rows in (states(storage, slots[:ROWS]), reference[: min(ROWS, len(slots))]):
+        cosines = absolute_cosines(rows, std, mean)
+        counts.append((cosines.triu(diagonal=1) > CORRELATED).sum())
+    found, chance = torch.stack(counts).tolist()
     return found, chance
-
-
-def _pairs_above(cosines: Tensor) -> Tensor:
-    """Return the number of entries of ``(n, n)`` right of the diagonal that are above `CORRELATED`."""
-    return (cosines.triu(diagonal=1) > CORRELATED).sum()
 
 
 def has_vectors(storage: Storage) -> bool:
