@@ -23,8 +23,9 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import minari_episodes
 from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
-from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering, check_video
+from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
+from interreplay.experiments.flags.values import select_settings
 from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.process.progress import format_return
 from interreplay.rllib.actor_learner.a3c import A3CConfig
@@ -32,6 +33,11 @@ from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import read_success
 from interreplay.rllib.ray_session import hide_messages
 from interreplay.runs.checkpoints import find, find_best, read_best
+
+WATCHED = {
+    *("run", "steps", "episodes", "seed", "video", "video_episodes", "render", "record_data", "trust_checkpoint"),
+}
+"""Flags that `watch` has as arguments."""
 
 
 class Recorder(gym.Wrapper):
@@ -135,30 +141,31 @@ def watch(
     episodes: int | None = None,
     seed: int | None = None,
     video: Path | None = None,
-    video_episodes: int = VIDEO_EPISODES,
-    window: bool = False,
-    dataset: str | None = None,
-    trusted: bool = False,
+    video_episodes: int | None = None,
+    render: bool = False,
+    record_data: str | None = None,
+    trust_checkpoint: bool = False,
 ) -> PlaybackResult:
-    """Play whole episodes until `steps` or `episodes` with the mode of the policy in the newest checkpoint of a folder.
+    """Play whole episodes with the mode of the policy in the newest checkpoint of a folder; arguments are as the flags.
 
-    Episode i is reset with `seed` + i; without a seed, the random state of the checkpoint is used. `run` is the
-    expected algorithm, `dataset` a Minari dataset to write; a `trusted` checkpoint may execute code.
+    Episode i is reset with `seed` + i; without a seed, the random state of the checkpoint is used.
     """
-    film = VideoFile(video, video_episodes) if video else None
-    if dataset:
-        minari_episodes.check_new(dataset)
+    if episodes is None and steps is None:
+        episodes = EPISODES
+    film = VideoFile(video, video_episodes or VIDEO_EPISODES) if video else None
+    if record_data:
+        minari_episodes.check_new(record_data)
     folder = find(checkpoint)[0]
-    config = read_config(folder, trusted)
+    config = read_config(folder, trust_checkpoint)
     made_by = config.algo_class.__name__.removeprefix("Stock")
     if run is not None and run.removesuffix("-stock") != made_by:
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {run}; leave --run out")
-    algorithm = build_algorithm(playback_config(config, film, window))
+    algorithm = build_algorithm(playback_config(config, film, render))
     finished: list[Episode] = []
     written = ""
     try:
         restore(algorithm, folder)
-        if dataset:
+        if record_data:
             environments = algorithm.env_runner.env.unwrapped.envs
             recorder = Recorder(environments[0])
             environments[0] = recorder
@@ -171,8 +178,8 @@ def watch(
             on_episode(finished[-1])
             if film is not None:
                 film.end_episode()
-        if dataset:
-            written = f"; dataset: {recorder.write(dataset, made_by)}"
+        if record_data:
+            written = f"; dataset: {recorder.write(record_data, made_by)}"
     finally:
         algorithm.stop()
         if film is not None:
@@ -224,8 +231,6 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
     """Play episodes and report each of them, then their means and the files written."""
-    if given.video:
-        check_video(given.video)
     if given.best:
         checkpoint = find_best(given.checkpoint)
         notify(f"{checkpoint}, {read_best(checkpoint)}")
@@ -241,20 +246,5 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
         success = {None: "", True: ", success", False: ", no success"}[episode.success]
         notify(f"episode {next(numbers)}: return {format_return(episode.ret)} in {episode.length} steps{success}")
 
-    episodes = given.episodes
-    if episodes is None and given.steps is None:
-        episodes = EPISODES
-    result = watch(
-        checkpoint,
-        report,
-        run=given.run,
-        steps=given.steps,
-        episodes=episodes,
-        seed=given.seed,
-        video=given.video,
-        window=given.render,
-        dataset=given.record_data,
-        trusted=given.trust_checkpoint,
-        video_episodes=given.video_episodes or VIDEO_EPISODES,
-    )
-    notify(result.summary())
+    flags = select_settings(vars(given), WATCHED)
+    notify(watch(checkpoint, report, **flags).summary())
