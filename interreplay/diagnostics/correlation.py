@@ -86,10 +86,8 @@ def share_of_equal(episodes: Tensor) -> float:
 
 def mean_gap(numbers: Tensor) -> float:
     """Return the mean |a − b| over the pairs of `numbers` ``(n,)``; 0 for a single number."""
-    n = len(numbers)
-    # In sorted order, number i is added in i pairs and subtracted in n − 1 − i pairs.
-    signs = 2.0 * torch.arange(n, device=numbers.device, dtype=torch.float64) - (n - 1)
-    return float((numbers.sort().values.double() * signs).sum() / max(1, n * (n - 1) / 2))
+    gaps = torch.pdist(numbers.double()[:, None], p=1)
+    return float(gaps.sum() / max(1, len(gaps)))
 
 
 def age_ess(ages: Tensor, stored: int) -> float:
