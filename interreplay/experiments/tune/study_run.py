@@ -124,10 +124,15 @@ class StudyRun:
                 raise
             except BaseException as error:
                 self._failed(error)
-            if self.training is not None and self.training.complete:  # also if a scheduler judged its last result
-                state = FINISHED
+            reason = ""  # the limit that ended the run before its last step
+            if self.training is not None:
+                reason = self.training.stop_reason
+                if self.training.complete:  # also if a scheduler judged its last result
+                    state = FINISHED
+                elif self.training.requests.timed_out:
+                    reason = f"--max_time {self.settings.max_time} is over"
             self.over = state
-            self._note(state)
+            self._record(state=state, ended=time.time(), reason=reason)
 
     def _prepare(self) -> Training:
         checkpoints = self.folder.resumable()
@@ -161,7 +166,7 @@ class StudyRun:
             self.folder,
             progress=self._on_progress,
             notify=self._note_line,
-            saved=self._saved,
+            saved=self._record,  # remains if the process is killed
             unwritten=read_unwritten(checkpoint),
         )
         if self._requested:
@@ -179,27 +184,13 @@ class StudyRun:
         with contextlib.suppress(OSError):  # full disk
             self.folder.note(notes=[*self.folder.status().get("notes", []), line])
 
-    def _note(self, state: str) -> None:
-        """Record the end of the run, and the limit that ended it before its last step."""
-        reason = ""
+    def _record(self, **changes: Any) -> None:
+        """Record the seconds and the env steps so far, and further changes of the status."""
+        seconds = self._status["seconds"] + time.monotonic() - self._started
+        steps = self._status["env_steps"]
         if self.training is not None:
-            reason = self.training.stop_reason
-            if self.training.requests.timed_out and not self.training.complete:
-                reason = f"--max_time {self.settings.max_time} is over"
-        self.folder.note(
-            state=state, seconds=self._seconds(), env_steps=self._steps(), ended=time.time(), reason=reason
-        )
-
-    def _saved(self) -> None:
-        self.folder.note(seconds=self._seconds())  # remains if the process is killed
-
-    def _steps(self) -> int:
-        if self.training is None:
-            return int(self._status["env_steps"])
-        return int(self.training.algo.env_steps)
-
-    def _seconds(self) -> float:
-        return round(self._status["seconds"] + time.monotonic() - self._started, 1)
+            steps = int(self.training.algo.env_steps)
+        self.folder.note(seconds=round(seconds, 1), env_steps=steps, **changes)
 
     def _failed(self, error: BaseException) -> None:
         full_disk = isinstance(error.__cause__, OSError)  # the next attempt may find free space
@@ -210,7 +201,7 @@ class StudyRun:
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
             self.training.rescue()
         with contextlib.suppress(OSError):  # full disk
-            self.folder.note(seconds=self._seconds(), env_steps=self._steps())
+            self._record()
             self.folder.note_failure(line, FAILED if permanent else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
         if permanent:
