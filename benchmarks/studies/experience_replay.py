@@ -54,7 +54,7 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     evaluations = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
         settings = json.loads((run / "params.json").read_text())
-        results = read_results(run).table
+        results = read_results(run)[0]
         found = results.dropna(subset=["evaluation"])
         if not len(found):
             continue

@@ -33,21 +33,12 @@ UNROLL_METRICS = ("rho_mean", "rho_clipped_share", "kl_to_behavior", "kept_share
 """Metrics of updates from unrolls that are read as diagnostics of replay."""
 
 
-@dataclass(frozen=True)
-class Results:
-    """Results of a run, whether Tune marked it as done, and problems of the file.
+def read_results(folder: Path) -> tuple[pd.DataFrame, bool, str]:
+    """Return the results in the folder of a run, whether Tune marked it as done, and problems of the file.
 
     The table has a row per result with rising env_steps: the columns of `NAMES`, and diagnostics as
     ``replay_buffer/...``.
     """
-
-    table: pd.DataFrame
-    done: bool = False
-    note: str = ""
-
-
-def read_results(folder: Path) -> Results:
-    """Return the results in the folder of a run."""
     found, note = read_rows(folder)
     rows = []
     for reported in drop_repeated(found):
@@ -58,9 +49,8 @@ def read_results(folder: Path) -> Results:
             elif name.removeprefix(LEARNED) in UNROLL_METRICS:
                 row[REPLAY + name.removeprefix(LEARNED)] = number(value)
         rows.append(row)
-    table = pd.DataFrame(rows, dtype=float)
     done = bool(found) and bool(found[-1].get("done"))
-    return Results(table, done, note)
+    return pd.DataFrame(rows, dtype=float), done, note
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class Run:
     """One run.
 
     Its `state` is ``"finished"``, ``"unfinished"``, ``"crashed"``, ``"empty"`` or ``"unreadable"``. `results` has a row
-    per result, see `Results`. `method` is the name of the replay method in the report; if it is a short form,
+    per result, see `read_results`. `method` is the name of the replay method in the report; if it is a short form,
     `full_name` adds the settings. A run `repeats` if another run with the same settings and seed counts instead.
     """
 
@@ -175,26 +165,26 @@ def _read(path: Path) -> Run:
                 description = replace(
                     plan, total=read.total, settings=read.settings, arguments=read.arguments, parent=read.parent
                 )
-        found = read_results(path)
-        state, note = _state(path, description, found)
-        return Run(path, description, state, note="; ".join(filter(None, [note, found.note])), results=found.table)
+        table, done, problem = read_results(path)
+        state, note = _state(path, description, table, done=done)
+        return Run(path, description, state, note="; ".join(filter(None, [note, problem])), results=table)
     except Exception as error:  # damaged files
         note = " ".join(str(error).replace(f"{path}{os.sep}", "").split())[:LONGEST_NOTE]
         return Run(path, description, UNREADABLE, note or f"damaged files ({type(error).__name__})")
 
 
-def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
+def _state(path: Path, description: Description, table: pd.DataFrame, done: bool) -> tuple[str, str]:
     """Return the state of a run and a note about it."""
     error = path / ERROR
-    begun = len(results.table) > 0
+    begun = len(table) > 0
     progress = "no result yet"
     place = "before its first result"
     if begun:
-        steps = int(results.table["env_steps"].iloc[-1])
+        steps = int(table["env_steps"].iloc[-1])
         progress = f"{steps:,} steps"
         if description.total is not None:
             progress = f"{steps:,} of {description.total:,} steps"
-        if results.done or (description.total is not None and steps >= description.total):
+        if done or (description.total is not None and steps >= description.total):
             return FINISHED, "resumed after an error" if error.is_file() else ""
         place = f"after {progress}"
     status = TrialFolder(path).status()
@@ -202,7 +192,7 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
         return CRASHED, f"{place}: {(status['failures'] or ['unknown error'])[-1][:LONGEST_NOTE]}"
     if begun and status["state"] == STOPPED:
         return UNFINISHED, f"{progress}, stopped early by the study's scheduler"
-    if error.is_file() and not (begun and results.table["timestamp"].iloc[-1] > error.stat().st_mtime):
+    if error.is_file() and not (begun and table["timestamp"].iloc[-1] > error.stat().st_mtime):
         lines = error.read_text(errors="replace").strip().split("\n")
         return CRASHED, f"{place}: {lines[-1].strip()[:LONGEST_NOTE] or 'unknown error'}"
     return (UNFINISHED, f"{progress}, running or stopped") if begun else (EMPTY, progress)
