@@ -38,6 +38,7 @@ FORM = f"expected a distribution of Ray Tune such as randint(3,30); accepted: {'
 Values = Mapping[str, Any]
 """Values of the searched settings by name."""
 Slot = tuple[Values | None, Callable[[Values], Job]]
+"""A run to be started, see `SequentialSearch`."""
 ATTEMPTS = 100
 """Maximum number of draws for one run; invalid combinations are drawn again."""
 
@@ -126,9 +127,6 @@ class SequentialSearch(OptunaSearch):
         slots: For each run to be started, the values that it had before it was interrupted, None for a new run, and a
             function that returns its folder and settings for given values; it raises `UsageError` if they do not fit.
         before: Values and returns of finished runs.
-
-    Attributes:
-        configured: Further entries of each trial's configuration.
     """
 
     def __init__(self, space: Mapping[str, Domain], slots: Sequence[Slot], before: Sequence[tuple[Values, float]]):
@@ -139,7 +137,6 @@ class SequentialSearch(OptunaSearch):
         drawn = len(before) + sum(values is not None for values, _ in slots)
         super().__init__(distributions(space), metric="score", mode="max", seed=drawn)
         self._slots = list(slots)
-        self.configured: dict[str, Any] = {}
         for values, value in before:
             if not math.isnan(value):
                 self.add_evaluated_point(dict(values), value)
@@ -156,7 +153,7 @@ class SequentialSearch(OptunaSearch):
             values = super().suggest(trial_id)
             try:
                 folder, settings = job(known or values)
-                return {"job": {"folder": str(folder), "settings": settings, **self.configured}}
+                return {"job": {"folder": str(folder), "settings": settings}}
             except UsageError as error:
                 reason = error
                 self._ot_study.tell(self._ot_trials.pop(trial_id), state=TrialState.FAIL)
@@ -200,11 +197,8 @@ def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
     """Return one of Tune's schedulers for jobs: ``fifo``, which stops no run, ``asha`` or ``median``."""
     if name == "fifo":
         return FIFOScheduler()
-    most = 0
-    each = 0
-    for settings in jobs:
-        most = max(most, settings["total_env_steps"])
-        each = max(each, settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]))
+    most = max(job["total_env_steps"] for job in jobs)
+    each = max(job["steps_per_iteration"] * max(1, job["evaluation_interval"]) for job in jobs)
     common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
     common["grace_period"] = min(most, max(each, most // 9))
     if name == "median":

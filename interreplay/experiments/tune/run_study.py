@@ -93,14 +93,14 @@ def listen(signals: Any, ask: Callable[[str], Any]) -> None:
 class Trial(tune.Trainable):
     """A `StudyRun` in a process of Ray. An iteration of the run is an iteration of Tune."""
 
-    def setup(self, config: dict[str, Any], signals: Any = None) -> None:
-        """Prepare the run: ``config["job"]`` holds ``folder``, ``settings`` and ``hang_timeout``."""
+    def setup(self, config: dict[str, Any], signals: Any = None, hang_timeout: float = 0.0) -> None:
+        """Prepare the run: ``config["job"]`` holds ``folder`` and ``settings``."""
         job = config["job"]
         ray_session.hide_messages()
         torch.set_num_threads(job["settings"]["threads"])
-        self._run = StudyRun(Path(job["folder"]), job["settings"], job["hang_timeout"])
+        self._run = StudyRun(Path(job["folder"]), job["settings"], hang_timeout)
         listen(signals, self._run.ask)
-        self._results = self._run.results()
+        self._results = self._run.results()  # begins in the first step: Tune does not retry trials that fail here
         self._score: dict[str, float] = {}
         self._last: dict[str, Any] = {"env_steps": 0, "return": math.nan, "evaluation_return": math.nan}
 
@@ -238,20 +238,16 @@ def run_trials(
     if execution.gpus_per_trial:
         bundle["GPU"] = execution.gpus_per_trial
     resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
-    common = {"hang_timeout": execution.hang_timeout}
-    space: dict[str, Any] = {}
-    samples = 1
+    space = {}
     if searcher is None:
-        space["job"] = tune.grid_search([{"folder": str(path), "settings": how} | common for path, how in jobs])
-    else:
-        samples = len(jobs)
-        searcher.configured = common
+        space["job"] = tune.grid_search([{"folder": str(path), "settings": settings} for path, settings in jobs])
+    trainable = tune.with_parameters(Trial, signals=signals, hang_timeout=execution.hang_timeout)
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(Trial, signals=signals), resources),
+        tune.with_resources(trainable, resources),
         param_space=space,
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            num_samples=samples,
+            num_samples=1 if searcher is None else len(jobs),
             scheduler=scheduler,
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,

@@ -143,9 +143,10 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
             last = attempt == execution.max_failures
             threads = [threading.Thread(target=execute, args=(run, received, last), daemon=True) for run in runs]
             for event in run_threads(threads, received):
+                if event is None:
+                    continue
                 try:
-                    if event is not None:
-                        events.send(event)
+                    events.send(event)
                 except OSError:  # the parent process was killed
                     request("stop")
             left = [job for job, run in zip(left, runs, strict=True) if run.failed]
@@ -158,11 +159,8 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
     events.put(("start", name, {}))
     figures: dict[str, Any] = {}
     try:
-        try:
-            for figures in run.results():
-                events.put(("result", name, figures))
-        finally:
-            run.leave()
+        for figures in run.results():
+            events.put(("result", name, figures))
         status = run.folder.status()
         end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
     except FolderInUse as error:
@@ -173,6 +171,8 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
         run.failed = True
         events.put(("fail" if last else "retry", name, {"reason": describe_error(error)}))
         return
+    finally:
+        run.leave()
     events.put(("end", name, figures | {"done": True} | end))
 
 
@@ -288,10 +288,5 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
         learned = drop_settings(settings, ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append((folder, settings))
     ordered = list(itertools.chain(*alike.values()))
-    found = []
-    for number in range(count):
-        start = len(jobs) * number // count
-        end = len(jobs) * (number + 1) // count
-        if end > start:
-            found.append(ordered[start:end])
-    return found
+    bounds = [len(jobs) * number // count for number in range(count + 1)]
+    return [ordered[start:end] for start, end in itertools.pairwise(bounds) if end > start]

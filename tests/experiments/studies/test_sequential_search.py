@@ -54,8 +54,7 @@ def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
     began = {"x": 0.123, "k": 3}
     refuse = lambda values: values["k"] != 2
     search = SequentialSearch(SPACE, [slot(began), slot(refuse=refuse), slot()], [({"x": 0.5, "k": 1}, float("nan"))])
-    search.configured = {"hang_timeout": 9}
-    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "hang_timeout": 9}}
+    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began}}
     assert suggested(search, 1)["k"] == 2
     assert suggested(search, 2) != began
     search.on_trial_complete("trial_0", {"score": 1.0})

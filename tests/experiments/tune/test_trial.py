@@ -87,7 +87,7 @@ def whole(tmp_path_factory) -> Path:
 
 def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(run_study, "listen", lambda signals, ask: ask("stop"))
-    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
+    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings()}})
     result = trial.step()
     assert result["done"] and result["state"] == INTERRUPTED
     assert result["env_steps"] == 0
@@ -102,7 +102,7 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
 
     def prepare_request():
         training = prepare()
-        training._progress = lambda steps: run.ask(request_) if steps == step else None
+        training.progress = lambda steps: run.ask(request_) if steps == step else None
         return training
 
     run._prepare = prepare_request
@@ -323,7 +323,7 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
     monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
     folder = TrialFolder(tmp_path / "run")
     folder.note(reason="--max_time 1h is over")  # of an earlier start
-    trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})
+    trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings()}})
     if state == FAILED:
         result = trial.step()
         assert (result["state"], result["env_steps"]) == (FAILED, 70) and reason in result["reason"]
@@ -351,7 +351,7 @@ def test_tune_ends_a_run_between_two_iterations(request_, complete, state, tmp_p
 
     monkeypatch.setattr(StudyRun, "_prepare", prepare)
     monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
-    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
+    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings()}})
     assert trial.step()["env_steps"] == 70
     with pytest.raises(UsageError, match="another process"), hold(tmp_path / "run", "the run", patience=0.05):
         pass
@@ -371,7 +371,7 @@ def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch)
     with hold(folder.path, "the run"):
         with pytest.raises(UsageError, match="another process is using"):
             run_single(folder, settings(), Execution(max_failures=1), io.StringIO())
-        trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})
+        trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings()}})
         result = trial.step()
         run = StudyRun(folder.path, settings(), 0)
         run.leave = lambda: None
