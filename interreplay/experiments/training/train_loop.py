@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,7 @@ class _Stop(Exception):
     """Ends the current iteration. Raised between rounds of sampling and draws, where a checkpoint loses nothing."""
 
 
+@dataclass(eq=False)
 class Training:
     """A run: its algorithm, its settings and its folder.
 
@@ -123,26 +125,17 @@ class Training:
         requests: Requests to save or to stop. Runs that learn as one share them.
     """
 
-    def __init__(
-        self,
-        algo: Any,
-        settings: SimpleNamespace,
-        folder: RunFolder,
-        progress: Callable[[int], Any] = lambda _: None,
-        trackers: Sequence[Any] = (),
-        notify: Callable[[str], object] = str,
-        saved: Callable[[], object] = str,
-        unwritten: dict[str, Any] | None = None,
-    ):
-        self.algo = algo
-        self.settings = settings
-        self.folder = folder
-        self._progress = progress
-        self._trackers = trackers
-        self._notify = notify
-        self._saved = saved
+    algo: Any
+    settings: SimpleNamespace
+    folder: RunFolder
+    progress: Callable[[int], Any] = lambda _: None
+    trackers: Sequence[Any] = ()
+    notify: Callable[[str], object] = str
+    saved: Callable[[], object] = str
+    unwritten: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
         self._saves = 0
-        self._unwritten = unwritten
         self._store: StoreWriter | None = None
         self._episodes: EpisodeFile | None = None
         self._kept_at: list[int] = []
@@ -151,8 +144,8 @@ class Training:
         self.stop_reason = ""
         self.requests = Requests()
         self._deadline = math.inf
-        if settings.max_time:
-            self._deadline = time.monotonic() + seconds(settings.max_time)
+        if self.settings.max_time:
+            self._deadline = time.monotonic() + seconds(self.settings.max_time)
 
     def stop(self) -> None:
         """Request a checkpoint and the end after the current batches. Safe in signal handlers and other threads.
@@ -190,7 +183,7 @@ class Training:
             about = select_settings(
                 vars(self.settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel")
             )
-            self._store = self.algo.keep_experience(self.folder.path / EXPERIENCE, rows, about, self._notify)
+            self._store = self.algo.keep_experience(self.folder.path / EXPERIENCE, rows, about, self.notify)
         try:
             while not self.complete:
                 self._handle_requests()
@@ -234,23 +227,21 @@ class Training:
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}
         try:
-            log = RunLog(
-                self.folder.path, parameters, self.algo.env_steps, trackers=self._trackers, notify=self._notify
-            )
+            log = RunLog(self.folder.path, parameters, self.algo.env_steps, trackers=self.trackers, notify=self.notify)
             self._episodes = EpisodeFile(self.folder.path, self.algo)
-            if self._unwritten and not self.folder.has_result(self._unwritten):
-                log.write(self._unwritten, self.algo.env_steps)
+            if self.unwritten and not self.folder.has_result(self.unwritten):
+                log.write(self.unwritten, self.algo.env_steps)
         except OSError as error:
             raise UsageError(f"results in {self.folder.path} cannot be written ({error.strerror})") from error
-        self._unwritten = None
+        self.unwritten = None
         return log
 
     def _write(self, log: RunLog, result: dict[str, Any]) -> None:
         """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first."""
-        self._unwritten = drop_settings(result, ["config"])
+        self.unwritten = drop_settings(result, ["config"])
         try:
             log.write(result, self.algo.env_steps)
-            self._unwritten = None
+            self.unwritten = None
             if self._episodes is not None:
                 self._episodes.write()
             if self.algo.evaluation_video is not None:
@@ -298,10 +289,10 @@ class Training:
         if self._store is not None:
             self._store.commit(durable=True)  # the store must contain the steps of the checkpoint
         settings = dict(vars(self.settings))
-        if self._unwritten is not None:
-            settings[UNWRITTEN] = as_plain(self._unwritten)
+        if self.unwritten is not None:
+            settings[UNWRITTEN] = as_plain(self.unwritten)
         path = save(self.algo.env_steps, self.algo.save_to_path, settings, *arguments)
-        self._saved()
+        self.saved()
         self._saves += 1
         return path
 
@@ -313,7 +304,7 @@ class Training:
             self._checkpoint(self.folder.save_kept)
 
     def _round(self, steps: int) -> None:
-        self._progress(steps)
+        self.progress(steps)
         if not self._ends_iteration:
             self._keep_due(steps)
             self._handle_requests()
