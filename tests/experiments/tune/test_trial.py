@@ -244,6 +244,7 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
         assert built[0].stopped and not built[1].stopped
         for training.algo.env_steps in (25, 50, 75):
             assert (training.save() / "weights").read_text() == "new"
+            assert run.folder.status()["env_steps"] == training.algo.env_steps, "also if the process is killed later"
         (note,) = run.folder.status()["notes"]
         assert "checkpoint_00000075 is unusable" in note and note.endswith("the run starts from scratch")
     aside = sorted(path.name for path in run.folder.path.glob("*.set_aside"))
