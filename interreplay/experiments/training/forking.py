@@ -33,12 +33,11 @@ STREAM = 0xF04C
 """Part of the key of a fork's random streams."""
 
 
-def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], reseeded: bool = True) -> None:
+def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object]) -> None:
     """Continue from the checkpoint ``settings.fork_from`` with the random numbers of the seed.
 
-    A replay method with the settings of the parent keeps its state, such as priorities; unless `reseeded`, it continues
-    exactly as the parent. Other methods are filled with the parent's transitions in the order in which they were
-    written.
+    A replay method with the settings of the parent keeps its state, such as priorities. Other methods are filled with
+    the parent's transitions in the order in which they were written.
 
     Raises:
         UsageError: The algorithm learns from unrolls, the replay method needs columns that the rows lack, or the parent
@@ -77,8 +76,7 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         except ValueError as error:
             raise UsageError(f"--fork_from {folder}: {error}") from error
         state = "rebuilt from the parent's transitions"
-    if reseeded:
-        reseed(algo, settings.seed)
+    reseed(algo, settings.seed)
     rows = len(algo.replay_buffer)
     notify(f"forked from {folder} at step {algo.env_steps:,}: {rows:,} transitions, {settings.buffer} {state}")
 

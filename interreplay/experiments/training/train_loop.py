@@ -7,7 +7,6 @@ import contextlib
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +44,10 @@ class Requests:
         self.timed_out = False
         self._lock = threading.Lock()
         self._updates: dict[Hashable, int] = {}  # made by each run, plus one if it has begun another
-        self._saves: Counter[Hashable] = Counter()
+        self._saved: set[Hashable] = set()  # runs that have handled the newest request to save
         self._save_requested = False
         self._stop_requested = False
-        self._number_of_saves = 0
-        self._save_at = 0
+        self._save_at = math.inf
         self._stop_at: int | None = None
 
     def save(self) -> None:
@@ -78,11 +76,11 @@ class Requests:
             if self._save_requested:
                 self._save_requested = False
                 self._save_at = most_updates
-                self._number_of_saves += 1
+                self._saved.clear()
             if self._stop_at is not None and updates >= self._stop_at:
                 return "stop"
-            if self._saves[run] < self._number_of_saves and updates >= self._save_at:
-                self._saves[run] = self._number_of_saves
+            if run not in self._saved and updates >= self._save_at:
+                self._saved.add(run)
                 return "save"
             if before_draw:
                 self._updates[run] = updates + 1
