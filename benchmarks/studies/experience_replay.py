@@ -21,7 +21,7 @@ from benchmarks.studies.ratio_statistics import improvement
 from benchmarks.studies.replay_explained import CORRELATION, ERROR, explained, ratio
 from benchmarks.studies.study_curves import draw_curves
 from benchmarks.studies.study_report import Found, report
-from interreplay.experiments.report.reading.runs import REPLAY, read_results
+from interreplay.experiments.report.reading import REPLAY, read_results
 
 MEASURES = ("td_error_mean", "state_cosine", "time_gap", "age_ess", "same_episode_share")
 COLORS = {

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.ndimage import uniform_filter1d
 
-from interreplay.experiments.report.reading.runs import read_results
+from interreplay.experiments.report.reading import read_results
 from interreplay.experiments.studies.study_folder import FINISHED, TrialFolder
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import number
 from interreplay.experiments.process.machine import format_count
-from interreplay.experiments.report.reading.runs import FINISHED
+from interreplay.experiments.report.reading import FINISHED
 from interreplay.experiments.report.report import Report, make_report
 from interreplay.experiments.report.sections import EXAMPLE, MEASURES, Scores, read_scores
 from interreplay.experiments.report.tables import states, summaries

@@ -12,7 +12,7 @@ import pandas as pd
 from interreplay.errors import UsageError
 from interreplay.experiments.report.figures import figures, styles
 from interreplay.experiments.report.published import published_table
-from interreplay.experiments.report.reading.runs import Run, read_runs
+from interreplay.experiments.report.reading import Run, read_runs
 from interreplay.experiments.report.sections import Scores, Section, build
 from interreplay.experiments.report.tables import TABLES, all_tables
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.report.curves import Curves, align, points, restrict_to_common_range
-from interreplay.experiments.report.reading.runs import FINISHED, Run
+from interreplay.experiments.report.reading import FINISHED, Run
 
 UNIFORM = "Uniform"
 """Name of the default baseline."""

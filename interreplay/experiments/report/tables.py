@@ -11,7 +11,7 @@ import pandas as pd
 
 from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report.curves import SUMMARIES, align
-from interreplay.experiments.report.reading.runs import REPLAY, Run
+from interreplay.experiments.report.reading import REPLAY, Run
 from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
 from interreplay.runs.results.intervals import Array, difference, improvement, interval, iqm, mean, ratio
 
