@@ -38,37 +38,27 @@ class UpdateBarrier:
 
     def __init__(self, count: int, note: Callable[[str], object]):
         self.building = threading.Lock()
-        self._expected = count
         self._note = note
         self._learners: list[Any] = []
         self._groups: dict[Any, UpdateGroup] = {}
         self._requests: dict[Any, Requests] = {}
-        self._begun = False
-        self._changed = threading.Condition()
+        self._barrier = threading.Barrier(count, self._begin)
 
     def join(self, learner: Any) -> Requests:
         """Wait until all runs are ready or have ended; then updates are shared. Return the requests of the group."""
-        with self._changed:
-            self._learners.append(learner)
-            self._begin_if_complete()
-            while not self._begun:
-                self._changed.wait()
-            return self._requests[learner]
+        self._learners.append(learner)
+        self._barrier.wait()
+        return self._requests[learner]
 
     def leave(self, learner: Any | None) -> None:
-        """Remove a run. Its learner is None if the run ended before training."""
-        with self._changed:
-            if not self._begun:
-                self._expected -= 1
-                if learner in self._learners:
-                    self._learners.remove(learner)
-                self._begin_if_complete()
-        if learner in self._groups:
+        """Remove a run. Its learner is None if the run ended before training; it waits until the others are ready."""
+        if learner is None:
+            self._barrier.wait()
+        elif learner in self._groups:
             self._groups[learner].leave(learner)
 
-    def _begin_if_complete(self) -> None:
-        if self._begun or len(self._learners) < self._expected:
-            return
+    def _begin(self) -> None:
+        """Group the learners of all runs that are ready."""
         left = list(self._learners)
         while left:
             first, *others = left
@@ -91,8 +81,6 @@ class UpdateBarrier:
                 self._groups[learner] = group
                 learner.join(group)
             self._note(f"{len(members)} runs learn as one")
-        self._begun = True
-        self._changed.notify_all()
 
 
 class RunInThread(StudyRun):
@@ -156,24 +144,25 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
     """Execute a run and put its events, see `OnEvent`."""
     name = run.folder.path.name
-    events.put(("start", name, {}))
+    event = "end"
     figures: dict[str, Any] = {}
-    try:
-        for figures in run.results():
-            events.put(("result", name, figures))
-        status = run.folder.status()
-        end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
-    except FolderInUse as error:
-        end = {"state": NOT_STARTED, "reason": str(error)}
-    except PermanentFailure as error:
-        end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
-    except BaseException as error:
-        run.failed = True
-        events.put(("fail" if last else "retry", name, {"reason": describe_error(error)}))
-        return
-    finally:
-        run.leave()
-    events.put(("end", name, figures | {"done": True} | end))
+    with contextlib.ExitStack() as exits:
+        exits.callback(run.leave)  # after its events: a run that ends early waits for the others
+        events.put(("start", name, {}))
+        try:
+            for figures in run.results():
+                events.put(("result", name, figures))
+            status = run.folder.status()
+            end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
+        except FolderInUse as error:
+            end = {"state": NOT_STARTED, "reason": str(error)}
+        except PermanentFailure as error:
+            end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
+        except BaseException as error:
+            run.failed = True
+            event = "fail" if last else "retry"
+            end = {"reason": describe_error(error)}
+        events.put((event, name, figures | {"done": True} | end))
 
 
 class Worker(threading.Thread):
