@@ -18,8 +18,7 @@ import enjoy
 from interreplay.environments import rendering
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation import video
-from interreplay.experiments.evaluation.load import read_config
-from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, watch
+from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, read_config, watch
 from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints import find
 from tests.rllib.small_runs import config
