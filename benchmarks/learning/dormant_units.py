@@ -62,7 +62,7 @@ def percent(found: list[float]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the shares in each run's newest checkpoint."""
-    from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
+    from interreplay.experiments.evaluation.play import build_algorithm, read_config, restore
     from interreplay.runs.checkpoints import find
 
     name = "python -m benchmarks.learning.dormant_units"

@@ -32,7 +32,7 @@ def load_policy(run: Path) -> Callable[[np.ndarray], np.ndarray]:
     """Return the deterministic policy of a run's newest checkpoint, from an observation to an action."""
     import torch
 
-    from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
+    from interreplay.experiments.evaluation.play import build_algorithm, read_config, restore
     from interreplay.runs.checkpoints import find
 
     checkpoint = find(run)[0]

@@ -21,7 +21,7 @@ from benchmarks.studies.ratio_statistics import improvement
 from benchmarks.studies.replay_explained import CORRELATION, ERROR, explained, ratio
 from benchmarks.studies.study_curves import draw_curves
 from benchmarks.studies.study_report import Found, report
-from interreplay.experiments.report.reading.runs import REPLAY, read_results
+from interreplay.experiments.report.reading import REPLAY, read_results
 
 MEASURES = ("td_error_mean", "state_cosine", "time_gap", "age_ess", "same_episode_share")
 COLORS = {
@@ -54,7 +54,7 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     evaluations = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
         settings = json.loads((run / "params.json").read_text())
-        results = read_results(run).table
+        results = read_results(run)[0]
         found = results.dropna(subset=["evaluation"])
         if not len(found):
             continue

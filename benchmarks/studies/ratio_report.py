@@ -23,7 +23,7 @@ from benchmarks.studies.ratio_statistics import (
     improvement,
 )
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, ended
-from interreplay.experiments.report.reading.runs import list_planned_runs
+from interreplay.experiments.report.reading import list_planned_runs
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return divided by that of uniform replay."""

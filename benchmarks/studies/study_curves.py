@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.ndimage import uniform_filter1d
 
-from interreplay.experiments.report.reading.runs import read_results
+from interreplay.experiments.report.reading import read_results
 from interreplay.experiments.studies.study_folder import FINISHED, TrialFolder
 
 
@@ -34,7 +34,7 @@ def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -
         settings = json.loads((run / "params.json").read_text())
         env = settings["env"]
         arm = settings[arms_by] if arms_by else named[1]
-        rows = read_results(run).table.dropna(subset=[column])
+        rows = read_results(run)[0].dropna(subset=[column])
         constants = {"env": env, "arm": arm, "seed": int(named[2])}
         constants["minutes"] = TrialFolder(run).status()["seconds"] / 60
         parts.append(pd.DataFrame(constants | {"steps": rows["env_steps"], "value": rows[column]}))

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.measure import existing, table
-from interreplay.experiments.report.reading.runs import read_runs
-from interreplay.experiments.report.scores import Scores
-from interreplay.experiments.report.sections import build
+from interreplay.experiments.report.reading import read_runs
+from interreplay.experiments.report.sections import Scores, build
 from interreplay.experiments.report.tables import aggregate_table, efficiency_table, improvement_table, runs_table
 
 

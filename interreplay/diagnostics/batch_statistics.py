@@ -18,6 +18,13 @@ from interreplay.experience.source import RowSource
 
 ROWS = 1024
 """Number of uniformly drawn rows that represent all stored rows."""
+ERRORS = ("td_error_mean", "td_error_median", "td_error_max", "td_error_std")
+
+
+def describe_errors(td_errors: Tensor) -> list[Tensor]:
+    """Return the mean, median, maximum and standard deviation of |δ| for errors δ ``(n,)``, see `ERRORS`."""
+    size = td_errors.detach().abs().float()
+    return [size.mean(), size.median(), size.max(), size.std(correction=0)]
 
 
 class Diagnostics:
@@ -87,14 +94,9 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
         ``blended_share`` and ``reverted_share`` of the rows; ``neighbor_distance``: mean distance of blended
         pairs in z / std(z), divided by the mean distance of uniformly drawn pairs; omitted if all rows have equal z.
     """
-    size = td_errors.detach().abs().float()
     storage = buffer.storage
     age = storage.written - 1 - storage.write_numbers(sample.slots)
-    numbers = {
-        "td_error_mean": float(size.mean()),
-        "td_error_median": float(size.median()),
-        "td_error_max": float(size.max()),
-        "td_error_std": float(size.std(correction=0)),
+    numbers = dict(zip(ERRORS, map(float, describe_errors(td_errors)), strict=True)) | {
         "weight_ess": _effective_share(sample.weights),
         "age_mean": float(age.float().mean() / len(buffer)),
     }

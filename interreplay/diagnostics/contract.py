@@ -103,21 +103,23 @@ def learn(buffer: ReplayBuffer, sample: Sample, errors: Any) -> None:
 
 def identical(one: Transitions, other: Transitions) -> None:
     """Require that the columns of two transitions are identical."""
-    mine = one.columns()
-    theirs = other.columns()
-    require(set(mine) == set(theirs), f"columns are {sorted(mine)}; expected {sorted(theirs)}")
-    for name, column in mine.items():
-        require(column.dtype == theirs[name].dtype, f"{name} is of {column.dtype}; expected {theirs[name].dtype}")
-        require(torch.equal(column, theirs[name]), f"{name} differs; expected equal values")
+    _require_equal(one.columns(), other.columns())
 
 
 def require_same_samples(one: Any, other: Any) -> None:
     """Require that two samples are identical."""
-    for name in ("slots", "probabilities", "neighbor_slots", "weights"):
-        require(torch.equal(getattr(one, name), getattr(other, name)), f"{name} differ; expected equal values")
-    require((one.mix is None) == (other.mix is None), "mix is None in one batch only; expected equal values")
-    require(one.mix is None or torch.equal(one.mix, other.mix), "mix differs; expected equal values")
-    identical(one.transitions, other.transitions)
+    names = ("slots", "probabilities", "neighbor_slots", "weights", "mix")
+    mine = {name: getattr(one, name) for name in names}
+    theirs = {name: getattr(other, name) for name in names}
+    _require_equal(mine | one.transitions.columns(), theirs | other.transitions.columns())
+
+
+def _require_equal(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Require that tensors have equal names, values and dtypes."""
+    try:
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    except AssertionError as error:
+        raise ContractError(f"expected equal values: {error}") from None
 
 
 def shapes_and_dtypes(subject: Subject, rows: int = 150, **kind: Any) -> None:

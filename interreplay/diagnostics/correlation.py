@@ -60,15 +60,12 @@ def count_correlated(storage: Storage, slots: Tensor, uniform: Tensor) -> tuple[
         return math.nan, math.nan
     reference = states(storage, uniform)
     std, mean = torch.std_mean(reference, dim=0)
-    drawn = absolute_cosines(states(storage, slots[:ROWS]), std, mean)
-    expected = absolute_cosines(reference[: min(ROWS, len(slots))], std, mean)
-    found, chance = torch.stack([_pairs_above(drawn), _pairs_above(expected)]).tolist()
+    counts = []
+    for rows in (states(storage, slots[:ROWS]), reference[: min(ROWS, len(slots))]):
+        cosines = absolute_cosines(rows, std, mean)
+        counts.append((cosines.triu(diagonal=1) > CORRELATED).sum())
+    found, chance = torch.stack(counts).tolist()
     return found, chance
-
-
-def _pairs_above(cosines: Tensor) -> Tensor:
-    """Return the number of entries of ``(n, n)`` right of the diagonal that are above `CORRELATED`."""
-    return (cosines.triu(diagonal=1) > CORRELATED).sum()
 
 
 def has_vectors(storage: Storage) -> bool:
@@ -89,10 +86,8 @@ def share_of_equal(episodes: Tensor) -> float:
 
 def mean_gap(numbers: Tensor) -> float:
     """Return the mean |a − b| over the pairs of `numbers` ``(n,)``; 0 for a single number."""
-    n = len(numbers)
-    # In sorted order, number i is added in i pairs and subtracted in n − 1 − i pairs.
-    signs = 2.0 * torch.arange(n, device=numbers.device, dtype=torch.float64) - (n - 1)
-    return float((numbers.sort().values.double() * signs).sum() / max(1, n * (n - 1) / 2))
+    gaps = torch.pdist(numbers.double()[:, None], p=1)
+    return float(gaps.sum() / max(1, len(gaps)))
 
 
 def age_ess(ages: Tensor, stored: int) -> float:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer.sample import Sample
+from interreplay.diagnostics.batch_statistics import ERRORS, describe_errors
 from interreplay.diagnostics.correlation import count_correlated
 from interreplay.experience.source import RowSource
 from interreplay.transitions import Transitions
@@ -20,7 +21,6 @@ EPISODE_RETURN = "episode_return"
 """Extra column of new rows ``(n,)``: the return of the episode that ends with the row, NaN for other rows."""
 EPISODE_LENGTH = "episode_length"
 """Extra column of new rows ``(n,)``: the steps of the row's episode up to the row."""
-ERRORS = ("td_error_mean", "td_error_median", "td_error_max", "td_error_std")
 PAIRS = ("correlation_count", "correlation_count_expected")
 Q_VALUE = "q_mean"
 COLUMNS = ("episode", "env_steps", "return", "length", "updates", *ERRORS, *PAIRS, Q_VALUE)
@@ -59,11 +59,10 @@ class EpisodeTable:
 
     def observe(self, source: RowSource, sample: Sample, td_errors: Tensor, metrics: Tensor) -> None:
         """Process an update with TD errors ``(n,)``; pairs are counted in the first buffer with rows in the batch."""
-        size = td_errors.detach().abs().float()
-        found = [size.mean(), size.median(), size.max(), size.std(correction=0)]
-        q_value = size.new_full((), math.nan)
+        found = describe_errors(td_errors)
+        q_value = found[0].new_full((), math.nan)
         if self._q_index is not None:
-            q_value = metrics[self._q_index].to(size)
+            q_value = metrics[self._q_index].to(q_value)
         pairs = (0.0, 0.0)
         counted = self._totals[0] % PAIRS_EVERY == 0
         if counted:

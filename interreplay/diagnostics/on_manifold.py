@@ -74,10 +74,14 @@ class OnManifold:
         obs = rows.obs.numpy(force=True)[:, :size].astype(np.float64)
         next_obs = rows.next_obs.numpy(force=True)[:, :size].astype(np.float64)
         actions = rows.actions.numpy(force=True).astype(np.float64)
+        low = self.env.action_space.low
+        high = self.env.action_space.high
         simulated = np.empty_like(obs)
         rewards = np.empty(len(obs))
         for row, (state, action) in enumerate(zip(obs, actions, strict=True)):
-            reached, rewards[row] = self._step(state, action)
+            self.env.data.qacc_warmstart[:] = 0  # left over from the previous row
+            self.env.set_state(np.pad(state[: self.positions], (self.skipped, 0)), state[self.positions :])
+            reached, rewards[row], *_ = self.env.step((low + (action + 1.0) * 0.5 * (high - low)).astype(np.float32))
             simulated[row] = reached[:size]
         moved = np.sqrt(np.mean(np.square(simulated - obs), axis=0))
         missed = np.sqrt(np.mean(np.square(next_obs - simulated), axis=0))
@@ -90,12 +94,3 @@ class OnManifold:
             "on_manifold_state_error": error,
             "on_manifold_reward_error": float(np.sqrt(np.mean(np.square(deviation)))),
         }
-
-    def _step(self, state: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, float]:
-        positions = np.concatenate([np.zeros(self.skipped), state[: self.positions]])
-        self.env.data.qacc_warmstart[:] = 0  # left over from the previous row
-        self.env.set_state(positions, state[self.positions :])
-        low = self.env.action_space.low
-        high = self.env.action_space.high
-        obs, reward, *_ = self.env.step((low + (action + 1.0) * 0.5 * (high - low)).astype(np.float32))
-        return np.asarray(obs), float(reward)

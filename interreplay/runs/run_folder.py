@@ -76,10 +76,7 @@ class RunFolder:
         Raises:
             UsageError: The checkpoint cannot be written. Earlier ones are kept.
         """
-        target = self.path / f"checkpoint_{steps:08d}"
-        if target.exists():  # the same steps of the same run, hence the same state
-            return target
-        self._make(target, lambda work: _write(work, write, settings))
+        target = self._make(f"checkpoint_{steps:08d}", lambda work: _write(work, write, settings))
         for old in self.checkpoints()[keep:]:
             shutil.rmtree(old, ignore_errors=True)
         return target
@@ -87,7 +84,6 @@ class RunFolder:
     def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: BestReturn) -> Path:
         """Replace the best checkpoint; as `save`. If there is a checkpoint of the same steps, share its files."""
         before = best_checkpoints(self.path)
-        target = self.path / BEST_NAME.format(steps)
         same = self.path / f"checkpoint_{steps:08d}"
 
         def written(work: Path) -> None:
@@ -97,8 +93,7 @@ class RunFolder:
                 _write(work, write, settings)
             manifest.add(work, BEST, json.dumps(found._asdict() | {"env_steps": steps}) + "\n")
 
-        if target not in before:
-            self._make(target, written)
+        target = self._make(BEST_NAME.format(steps), written)
         for old in before:
             if old != target:
                 shutil.rmtree(old, ignore_errors=True)
@@ -106,18 +101,18 @@ class RunFolder:
 
     def save_kept(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any]) -> Path:
         """Write a checkpoint that is never removed, ``kept_checkpoint_N``; arguments and errors as for `save`."""
-        target = self.path / f"kept_checkpoint_{steps:08d}"
-        if not target.exists():
-            self._make(target, lambda work: _write(work, write, settings))
-        return target
+        return self._make(f"kept_checkpoint_{steps:08d}", lambda work: _write(work, write, settings))
 
     def best(self) -> BestReturn | None:
         """Return the mean return of the best checkpoint, None if there is no best checkpoint."""
         found = map(read_best, best_checkpoints(self.path))
         return max(filter(None, found), default=None)
 
-    def _make(self, target: Path, write: Callable[[Path], Any]) -> None:
-        """Write the folder of a checkpoint under a temporary name, sync the results, and rename it."""
+    def _make(self, name: str, write: Callable[[Path], Any]) -> Path:
+        """Write the folder of a checkpoint under a temporary name, sync the results, and rename it; return its path."""
+        target = self.path / name
+        if target.exists():  # the same steps of the same run, hence the same state
+            return target
         work = self.path / f".saving_{target.name}"
         for stale in self.path.glob(".*saving_*"):  # left by a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
@@ -133,6 +128,7 @@ class RunFolder:
             raise UsageError(
                 f"checkpoint {target} could not be written ({error}); the earlier ones are kept"
             ) from error
+        return target
 
     def set_aside_after(self, steps: int) -> list[Path]:
         """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths.

@@ -144,8 +144,8 @@ def test_the_best_and_newest_checkpoint_share_files_if_equal(tmp_path, scored):
 @pytest.mark.slow
 def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path, scored):
     settings = vars(resolve_settings(make_parser().given(LINE.split())))
-    with StudyRun(tmp_path / "one", settings, 600) as run:
-        assert [each["env_steps"] for each in run.results()] == [*range(100, 700, 100)]
+    results = StudyRun(tmp_path / "one", settings, 600).results()
+    assert [each["env_steps"] for each in results] == [*range(100, 700, 100)]
     assert names(tmp_path / "one") == ["best_checkpoint_00000300", "checkpoint_00000600"]
     assert find_best(tmp_path).parent.name == "one"
     TrialFolder(tmp_path / "one").clear()  # as after an attempt without a usable checkpoint

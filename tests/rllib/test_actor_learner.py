@@ -8,7 +8,7 @@ import torch
 
 import interreplay.rllib as ours
 from interreplay.errors import NonFiniteError
-from interreplay.experiments.evaluation import load
+from interreplay.experiments.evaluation import play
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from interreplay.unrolls.replay import CachedReplay
@@ -166,8 +166,8 @@ def test_evaluation_uses_the_most_likely_action(tmp_path):
     algorithm = config().build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
-    acting = load.build_algorithm(load.read_config(tmp_path / "c"))
-    load.restore(acting, tmp_path / "c")
+    acting = play.build_algorithm(play.read_config(tmp_path / "c"))
+    play.restore(acting, tmp_path / "c")
     module, obs = acting.get_module(), torch.randn(5, 4)
     with torch.no_grad():
         chosen = module.forward_inference({"obs": obs})["actions"]

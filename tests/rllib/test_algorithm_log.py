@@ -7,7 +7,7 @@ import pytest
 import interreplay
 from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
-from interreplay.experiments.report.reading.settings import describe
+from interreplay.experiments.report.reading import describe
 from interreplay.rllib import SAC, IMPALAConfig, SACConfig
 
 

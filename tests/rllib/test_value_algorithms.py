@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import interreplay.rllib as ours
-from interreplay.experiments.evaluation import load
+from interreplay.experiments.evaluation import play
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.value.implicit import Implicit
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
@@ -154,10 +154,10 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
     algorithm = config(trainer="Rainbow").training(optimizer="RMSprop", value_range=(-5, 50)).build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
-    found = load.read_config(tmp_path / "c")
+    found = play.read_config(tmp_path / "c")
     assert type(found) is ours.RainbowConfig
     assert (found.optimizer, tuple(found.value_range), found.n_step) == ("RMSprop", (-5, 50), 3)
-    again = load.build_algorithm(found)
+    again = play.build_algorithm(found)
     again.restore_from_path(tmp_path / "c")
     module, obs = again.get_module(), torch.randn(64, 4)
     mine = algorithm.learner.single_module

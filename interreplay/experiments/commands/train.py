@@ -111,7 +111,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
-    from interreplay.experiments.training.kept_experience import recover
+    from interreplay.experiments.training.forking import fork, recover
     from interreplay.rllib import ray_session
 
     ray_session.prepare_host(settings.threads, settings.num_workers, settings.device)
@@ -125,8 +125,6 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
         if checkpoint is None and settings.fork_from:
-            from interreplay.experiments.training.forking import fork
-
             fork(algo, settings, print)
         if checkpoint and given.get("recover"):
             recover(algo, checkpoint.parent, print)

@@ -1,13 +1,17 @@
-"""Play episodes of a trained policy without exploration, and record them as a video or a dataset.
+"""Load the algorithm of a checkpoint, of this package or of RLlib, and play episodes without exploration.
 
-`evaluate` implements `interreplay evaluate`, `enjoy.py` and `rllib evaluate`.
+The episodes can be recorded as a video or a dataset. `evaluate` implements `interreplay evaluate`, `enjoy.py` and
+`rllib evaluate`.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import importlib
 import math
+import pickle
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -18,20 +22,131 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.envs.registration import find_highest_version, parse_env_id
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.registry import ENV_CREATOR, _global_registry
 
-from interreplay.errors import UsageError
+from interreplay.environments import registration
+from interreplay.environments.own_modules import check_outside_of_runs, search_current_folder
+from interreplay.environments.registration import inner_env_name
+from interreplay.errors import CheckpointError, UsageError, describe_error, exits_as_errors
 from interreplay.experience.offline_data import minari_episodes
-from interreplay.experiments.evaluation.load import build_algorithm, read_config, restore
-from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering, check_video
+from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
+from interreplay.experiments.flags.values import select_settings
 from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.process.progress import format_return
 from interreplay.rllib.actor_learner.a3c import A3CConfig
+from interreplay.rllib.checkpoints import load_config
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import read_success
-from interreplay.rllib.ray_session import hide_messages
-from interreplay.runs.checkpoints import find, find_best, read_best
+from interreplay.rllib.host import needs_ray
+from interreplay.rllib.ray_session import hide_messages, start_ray
+from interreplay.runs import state_files
+from interreplay.runs.checkpoints import CHECKPOINT, find, find_best, read_best, read_description
+
+CONSTRUCTOR = "class_and_ctor_args.pkl"
+"""File in which RLlib's own algorithms store their configuration."""
+WATCHED = {
+    *("run", "steps", "episodes", "seed", "video", "video_episodes", "render", "record_data", "trust_checkpoint"),
+}
+"""Flags that `watch` has as arguments."""
+
+
+def read_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
+    """Return the configuration stored in a checkpoint.
+
+    RLlib's own algorithms store pickles, whose loading may execute code; they must be trusted.
+    """
+    if (folder / CHECKPOINT).exists():
+        resolved = state_files.resolve(folder, trusted)
+        missing = [name for name in ("env", "env_config") if name in read_description(resolved)["not_stored"]]
+        if missing:
+            raise CheckpointError(
+                f"the checkpoint {folder} does not store {' and '.join(missing)}, which is not plain data; "
+                "in Python, from_checkpoint(path, config=...) takes the configuration again"
+            )
+        config = load_config(resolved, trusted)
+    elif not trusted:
+        raise CheckpointError(
+            f"the checkpoint {folder} was made by RLlib's own algorithms, and loading its pickles can execute code; "
+            "--trust_checkpoint loads it"
+        )
+    else:
+        try:
+            with (folder / CONSTRUCTOR).open("rb") as file:
+                (state,) = pickle.load(file)["ctor_args_and_kwargs"][0]
+            config = state["class"].from_state(state)
+        except Exception as error:  # damaged bytes, or an error in the code that they name
+            raise CheckpointError(f"the checkpoint {folder} cannot be read: {describe_error(error)}") from error
+    if isinstance(config.env, str):
+        check_environment(inner_env_name(config.env, config.env_config), trusted)
+    return config
+
+
+def build_algorithm(config: AlgorithmConfig) -> Algorithm:
+    """Return the algorithm of a configuration."""
+    if needs_ray(config):
+        start_ray(1)
+    try:
+        return config.build_algo()
+    except Exception as error:  # the environment and RLlib raise errors of any class
+        name = inner_env_name(config.env, config.env_config)
+        reason = describe_error(error)[:300]
+        raise UsageError(f"{config.algo_class.__name__} on {name} cannot be built here: {reason}") from error
+
+
+def restore(algorithm: Algorithm, folder: Path) -> None:
+    """Load a checkpoint into an algorithm."""
+    parts: list[str | None] = [None]
+    if (folder / CHECKPOINT).exists() and "replay_buffer_config" in read_description(folder).get("not_stored", ()):
+        parts = ["learner_group", "env_runner"]  # the replay method has arguments that are not plain data
+    try:
+        for part in parts:
+            algorithm.restore_from_path(str(folder), component=part)
+    except CheckpointError:
+        raise
+    except Exception as error:  # a file is missing, or an array has another shape
+        raise CheckpointError(f"the checkpoint {folder} cannot be loaded: {describe_error(error)[:300]}") from error
+
+
+def check_environment(name: str, trusted: bool = False) -> None:
+    """Check that the environment of a checkpoint, such as ``module:Env-v0``, is registered here, and import its module.
+
+    A trusted id may be unknown to Gymnasium; RLlib imports it as a class.
+    """
+    if _global_registry.contains(ENV_CREATOR, name):
+        return
+    module, _, bare = name.rpartition(":")
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(
+            f"the checkpoint's environment {name!r} names a module of the standard library; expected another module"
+        )
+    if module:
+        check_outside_of_runs(module, f"the checkpoint's environment {name!r}")
+    search_current_folder()
+    missing = registration.register(name)
+    if missing:
+        raise UsageError(f"the checkpoint's environment {name!r} needs: pip install 'interreplay[{missing}]'")
+    try:
+        with exits_as_errors():
+            if module:
+                importlib.import_module(module)
+            namespace, kind, version = parse_env_id(bare)
+            known = bare in gym.registry or (version is None and find_highest_version(namespace, kind) is not None)
+            if not known and not trusted:
+                raise gym.error.NameNotFound(bare)
+    except gym.error.Error:
+        raise UsageError(
+            f"the checkpoint's environment {name!r} is not registered with Gymnasium here; expected a registered id, "
+            "or module:Env-v0 with a module that registers it"
+        ) from None
+    except Exception as error:  # code of the user
+        reason = describe_error(error)
+        raise UsageError(
+            f"the checkpoint's environment {name!r} cannot be imported ({reason}); put its folder on PYTHONPATH"
+        ) from None
 
 
 class Recorder(gym.Wrapper):
@@ -135,30 +250,31 @@ def watch(
     episodes: int | None = None,
     seed: int | None = None,
     video: Path | None = None,
-    video_episodes: int = VIDEO_EPISODES,
-    window: bool = False,
-    dataset: str | None = None,
-    trusted: bool = False,
+    video_episodes: int | None = None,
+    render: bool = False,
+    record_data: str | None = None,
+    trust_checkpoint: bool = False,
 ) -> PlaybackResult:
-    """Play whole episodes until `steps` or `episodes` with the mode of the policy in the newest checkpoint of a folder.
+    """Play whole episodes with the mode of the policy in the newest checkpoint of a folder; arguments are as the flags.
 
-    Episode i is reset with `seed` + i; without a seed, the random state of the checkpoint is used. `run` is the
-    expected algorithm, `dataset` a Minari dataset to write; a `trusted` checkpoint may execute code.
+    Episode i is reset with `seed` + i; without a seed, the random state of the checkpoint is used.
     """
-    film = VideoFile(video, video_episodes) if video else None
-    if dataset:
-        minari_episodes.check_new(dataset)
+    if episodes is None and steps is None:
+        episodes = EPISODES
+    film = VideoFile(video, video_episodes or VIDEO_EPISODES) if video else None
+    if record_data:
+        minari_episodes.check_new(record_data)
     folder = find(checkpoint)[0]
-    config = read_config(folder, trusted)
+    config = read_config(folder, trust_checkpoint)
     made_by = config.algo_class.__name__.removeprefix("Stock")
     if run is not None and run.removesuffix("-stock") != made_by:
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {run}; leave --run out")
-    algorithm = build_algorithm(playback_config(config, film, window))
+    algorithm = build_algorithm(playback_config(config, film, render))
     finished: list[Episode] = []
     written = ""
     try:
         restore(algorithm, folder)
-        if dataset:
+        if record_data:
             environments = algorithm.env_runner.env.unwrapped.envs
             recorder = Recorder(environments[0])
             environments[0] = recorder
@@ -171,8 +287,8 @@ def watch(
             on_episode(finished[-1])
             if film is not None:
                 film.end_episode()
-        if dataset:
-            written = f"; dataset: {recorder.write(dataset, made_by)}"
+        if record_data:
+            written = f"; dataset: {recorder.write(record_data, made_by)}"
     finally:
         algorithm.stop()
         if film is not None:
@@ -224,8 +340,6 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
     """Play episodes and report each of them, then their means and the files written."""
-    if given.video:
-        check_video(given.video)
     if given.best:
         checkpoint = find_best(given.checkpoint)
         notify(f"{checkpoint}, {read_best(checkpoint)}")
@@ -241,20 +355,5 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
         success = {None: "", True: ", success", False: ", no success"}[episode.success]
         notify(f"episode {next(numbers)}: return {format_return(episode.ret)} in {episode.length} steps{success}")
 
-    episodes = given.episodes
-    if episodes is None and given.steps is None:
-        episodes = EPISODES
-    result = watch(
-        checkpoint,
-        report,
-        run=given.run,
-        steps=given.steps,
-        episodes=episodes,
-        seed=given.seed,
-        video=given.video,
-        window=given.render,
-        dataset=given.record_data,
-        trusted=given.trust_checkpoint,
-        video_episodes=given.video_episodes or VIDEO_EPISODES,
-    )
-    notify(result.summary())
+    flags = select_settings(vars(given), WATCHED)
+    notify(watch(checkpoint, report, **flags).summary())

@@ -7,6 +7,7 @@ import gc
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ MAX_EVALUATION_SIDE = 240
 EXTRA = "pip install 'interreplay[video]'"
 
 
+@dataclass(eq=False)
 class Camera:
     """RLlib callback ``on_episode_step`` that renders the first environment at every step.
 
@@ -47,11 +49,8 @@ class Camera:
         enabled: Returns whether to render the next frame. Rendering takes longer than an environment step.
     """
 
-    def __init__(
-        self, sink: Callable[[np.ndarray, str], None] | None = None, enabled: Callable[[], bool] = lambda: True
-    ):
-        self.sink = sink
-        self.enabled = enabled
+    sink: Callable[[np.ndarray, str], None] | None = None
+    enabled: Callable[[], bool] = lambda: True
 
     def __call__(self, *, env: Any, episode: Any, **kwargs: Any) -> None:
         if self.sink is not None and self.enabled():

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import number
 from interreplay.experiments.process.machine import format_count
-from interreplay.experiments.report.reading.runs import FINISHED
+from interreplay.experiments.report.reading import FINISHED
 from interreplay.experiments.report.report import Report, make_report
-from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
-from interreplay.experiments.report.sections import MEASURES
+from interreplay.experiments.report.sections import EXAMPLE, MEASURES, Scores, read_scores
 from interreplay.experiments.report.tables import states, summaries
 
 MOST_NAMES = 3
@@ -75,11 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def act(given: argparse.Namespace) -> int:
     """Make a report and print its summary."""
     options = vars(given)
-    scores = options.pop("scores")
-    known = Scores({}, options.pop("threshold"))
-    if scores:
-        known = replace(known, given=read_scores(scores))
-    report = make_report(options.pop("results"), options.pop("output_dir"), scores=known, **options)
+    path = options.pop("scores")
+    given_scores = read_scores(path) if path else {}
+    scores = Scores(given_scores, options.pop("threshold"))
+    report = make_report(options.pop("results"), options.pop("output_dir"), scores=scores, **options)
     sys.stdout.write(summary(report))
     return 0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import integrate
 
-from interreplay.experiments.report.reading.runs import Run
+from interreplay.experiments.report.reading import Run
 from interreplay.runs.results.intervals import Array
 
 POINTS = 200

@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from interreplay.experiments.report.charts import Chart, Figure, Styles
+from interreplay.experiments.report.figures import Chart, Figure, Styles
 
 PANEL = (4.6, 3.1)
 """Width and height of a panel in inches."""
@@ -76,8 +76,8 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
 
     Returns:
         An ``<svg>`` element, and the data that the script of the page shows: ``box``, the axes in shares of the picture
-        (left, top, width, height), ``x`` and ``y``, the limits of the axes, and ``lines``:
-        for each mean the number of its method, x, y, and the ends of its band.
+        (left, top, width, height), ``x``, the limits of the horizontal axis, and ``lines``: for each mean the number of
+        its method, x, y, and the ends of its band.
     """
     with plt.rc_context({**PARAMETERS, "svg.hashsalt": name}):
         drawn, panel = plt.subplots(figsize=(PANEL[0], _height([chart])), layout="constrained")
@@ -86,7 +86,7 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawn.savefig(file, format="svg", facecolor="none", metadata=metadata)
         box = panel.get_position()
-        limits = {"x": panel.get_xlim(), "y": panel.get_ylim()}
+        limits = panel.get_xlim()
         plt.close(drawn)
     text = file.getvalue()
     text = text[text.index("<svg") :]
@@ -98,7 +98,7 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
         if line.runs:
             parts = [line.y, line.low, line.high]
             lines.append([methods.index(line.method), np.round(line.x).tolist(), *map(_round, parts)])
-    return text, {"box": [box.x0, 1 - box.y1, box.width, box.height], **limits, "lines": lines}
+    return text, {"box": [box.x0, 1 - box.y1, box.width, box.height], "x": limits, "lines": lines}
 
 
 def _round(values: Any) -> list[float | None]:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interreplay.experiments.report.charts import Line
-from interreplay.experiments.report.sections import Section, Task
+from interreplay.experiments.report.sections import Section
 
 STEPS = (10_000, 25_000, 50_000, 100_000)
 """Environment steps of the table."""
@@ -82,16 +81,3 @@ def _interpolate_steps(
         sd = float(np.interp(at, steps, sds, left=np.nan, right=np.nan))
         rows.append(label | {"env_steps": at, "mean": mean, "sd": sd, "interpolated": at not in steps})
     return rows
-
-
-def published_lines(task: Task) -> list[Line]:
-    """Return the published curves, with the standard deviation as band, up to the last step of a task."""
-    curves = published_curves(task.env)
-    last = max((own.steps[-1] for own in task.own.values()), default=0)
-    lines = []
-    for (method, _), curve in curves[curves["env_steps"] <= last].groupby(["method", "source"]):
-        if len(curve) > 1:
-            steps, means, sds = curve[["env_steps", "mean", "sd"]].to_numpy(float).T
-            seeds = int(curve["seeds"].max())
-            lines.append(Line(f"{method}, published", steps, means, low=means - sds, high=means + sds, runs=seeds))
-    return lines

@@ -10,12 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from interreplay.errors import UsageError
-from interreplay.experiments.report.charts import styles
-from interreplay.experiments.report.figures import figures
+from interreplay.experiments.report.figures import figures, styles
 from interreplay.experiments.report.published import published_table
-from interreplay.experiments.report.reading.runs import Run, read_runs
-from interreplay.experiments.report.scores import Scores
-from interreplay.experiments.report.sections import Section, build
+from interreplay.experiments.report.reading import Run, read_runs
+from interreplay.experiments.report.sections import Scores, Section, build
 from interreplay.experiments.report.tables import TABLES, all_tables
 
 PAGE = "index.html"
@@ -66,7 +64,7 @@ def make_report(
         from interreplay.experiments.report.page import page
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is missing; pip install 'interreplay[analysis]'") from None
-    check_output(output)
+    earlier = find_earlier(output)
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
@@ -85,7 +83,8 @@ def make_report(
     try:
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
-        remove_earlier(output)
+        for name in sorted(earlier):
+            (output / name).unlink(missing_ok=True)
         paths[0].write_text(
             page(title, sections, tables, figures=drawn, styles=style, folder=output), "utf-8", "replace"
         )
@@ -104,29 +103,22 @@ def make_report(
     return Report(runs, sections, tables, paths)
 
 
-def remove_earlier(output: Path) -> None:
-    """Remove the tables and figures of an earlier report, which are those that its page links to."""
+def find_earlier(output: Path) -> set[str]:
+    """Return the names of the tables and figures of the earlier report in a folder, to which its page links.
+
+    Raises:
+        UsageError: The page cannot be read, or a report would overwrite other files.
+    """
     page = output / PAGE
-    if not page.exists():
-        return
-    names = set(LINK.findall(page.read_text(encoding="utf-8", errors="replace")))
-    for name in sorted(names.union(f"{table}.csv" for table in TABLES)):
-        (output / name).unlink(missing_ok=True)
-
-
-def check_output(output: Path) -> None:
-    """Check that a report in a folder would overwrite nothing but a report."""
-    path = output / PAGE
-    if not path.exists():
-        for name in ("runs", *TABLES):
-            if (output / f"{name}.csv").exists():
-                raise UsageError(
-                    f"--output_dir {output} contains a {name}.csv that is not part of a report; choose another folder"
-                )
-        return
+    tables = {f"{name}.csv" for name in ("runs", *TABLES)}
     try:
-        generated = GENERATED in path.read_text(encoding="utf-8", errors="replace")
+        text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
     except OSError as error:
-        raise UsageError(f"--output_dir {path} cannot be read: {error.strerror}; choose another folder") from None
-    if not generated:
-        raise UsageError(f"--output_dir {output} contains an {PAGE} that is not a report; choose another folder")
+        raise UsageError(f"--output_dir {page} cannot be read: {error.strerror}; choose another folder") from None
+    if GENERATED in text:
+        return tables.union(LINK.findall(text))
+    for name in (PAGE, *sorted(tables)):
+        if (output / name).exists():
+            kind = "an index.html that is not" if name == PAGE else f"a {name} that is not part of"
+            raise UsageError(f"--output_dir {output} contains {kind} a report; choose another folder")
+    return set()

@@ -11,7 +11,7 @@ import pandas as pd
 
 from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report.curves import SUMMARIES, align
-from interreplay.experiments.report.reading.runs import REPLAY, Run
+from interreplay.experiments.report.reading import REPLAY, Run
 from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
 from interreplay.runs.results.intervals import Array, difference, improvement, interval, iqm, mean, ratio
 
@@ -21,17 +21,14 @@ DECIMALS = 6
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
     """Return all runs, including those that do not count; area and final return as in `efficiency_table`."""
-    compared: set[int] = set()
     values: dict[int, dict[str, float]] = {}
-    measures = {}
-    for section, task in _tasks(sections):
-        measures[section.algorithm] = MEASURES[section.measure]
+    for _, task in _tasks(sections):
         for method, members in task.counted.items():
-            compared.update(map(id, members))
-            if method in task.shared:
-                summary = {kind: task.shared[method].summary(kind) for kind in SUMMARIES}
-                for i, run in enumerate(members):
-                    values[id(run)] = {kind: numbers[i] for kind, numbers in summary.items()}
+            for i, run in enumerate(members):
+                values[id(run)] = dict.fromkeys(SUMMARIES, np.nan)
+                if method in task.shared:
+                    values[id(run)] = {kind: task.shared[method].summary(kind)[i] for kind in SUMMARIES}
+    measures = {section.algorithm: MEASURES[section.measure] for section in sections}
     rows = []
     for run in runs:
         row = {
@@ -40,7 +37,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
             "method": run.method,
             "seed": run.description.seed,
             "state": run.state,
-            "counted": id(run) in compared,
+            "counted": id(run) in values,
             "env_steps": run.steps,
             "seconds": np.nan,
             **values.get(id(run), dict.fromkeys(SUMMARIES, np.nan)),
@@ -49,7 +46,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
         }
         if len(run.results):
             row["seconds"] = run.results["seconds"].iloc[-1]
-        if not run.note and id(run) not in compared:
+        if not run.note and id(run) not in values:
             row["note"] = f"no {measures[run.algorithm]}"
         rows.append(row)
     return pd.DataFrame(rows).astype({"seed": "Int64"})
@@ -86,7 +83,7 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     scale = task.scale
     base = task.shared.get(section.baseline or "")
     row: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "method": method}
-    row |= {"runs": len(curves.values), "first_step": task.range[0], "last_step": task.range[1]}
+    row |= {"runs": len(curves.values), "first_step": curves.steps[0], "last_step": curves.steps[-1]}
     for kind in SUMMARIES:
         row |= _estimate(kind, mean, [curves.summary(kind)])
     if scale is not None:
@@ -99,7 +96,7 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     for kind in SUMMARIES:
         row |= _estimate(f"{kind}_difference", difference, [curves.summary(kind), base.summary(kind)])
     if scale is not None:
-        row |= _estimate("auc_ratio", ratio(1), [scale.normalize(curves.means()), scale.normalize(base.means())])
+        row |= _estimate("auc_ratio", ratio, [scale.normalize(curves.means()), scale.normalize(base.means())])
         steps = np.median(base.find_threshold_steps(scale.threshold))
         if np.isfinite(steps) and np.isfinite(row["steps"]):
             row["steps_ratio"] = steps / row["steps"]
@@ -137,7 +134,7 @@ def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
             row |= {"environments": len(tasks), "runs": sum(map(len, own))}
             row |= _estimate("mean", mean, own) | _estimate("iqm", iqm, own)
             if section.baseline in methods and method != section.baseline:
-                row |= _estimate("ratio", ratio(len(tasks)), own + strata(tasks, section.baseline, kind))
+                row |= _estimate("ratio", ratio, own + strata(tasks, section.baseline, kind))
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -146,14 +143,14 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return the probability that a run of a method is better than a run of the baseline."""
     rows = []
     for section in sections:
-        methods, tasks = section.find_ranked_methods()
+        methods, tasks = section.find_common_methods(ranked=True)
         if section.baseline not in methods:
             continue
         for method, kind in itertools.product(methods, SUMMARIES):
             if method != section.baseline:
                 both = strata(tasks, method, kind) + strata(tasks, section.baseline, kind)
                 row = {"algorithm": section.algorithm, "method": method, "baseline": section.baseline, "measure": kind}
-                rows.append(row | _estimate("probability", improvement(len(tasks)), both))
+                rows.append(row | _estimate("probability", improvement, both))
     return pd.DataFrame(rows)
 
 
@@ -231,40 +228,32 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
     If there are several environments with a scale, the first sentence of a method is about all of them together.
     """
     found: dict[str, list[str]] = {}
-    fewest: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for task in section.tasks:
         for method, curves in task.shared.items():
             base = task.shared.get(section.baseline or "", curves)
-            fewest[task.env, method] = min(len(curves.values), len(base.values))
-    tasks = section.find_common_methods()[1]
-    aggregate = select(tables["aggregate"], algorithm=section.algorithm, measure="auc")
-    for row in aggregate.to_dict("records"):
-        if row["environments"] > 1 and np.isfinite(row.get("ratio", np.nan)):
-            least = min(fewest[task.env, row["method"]] for task in tasks)
-            evidence = f"{row['environments']} environments, {row['runs']} runs"
-            sentence = _ratio_sentence(
-                row["method"], str(section.baseline), row, name="ratio", runs=evidence, fewest=least
-            )
-            found.setdefault(row["method"], []).append(sentence)
+            counts[task.env, method] = min(len(curves.values), len(base.values))
+    environments = [task.env for task in section.tasks if task.scale is not None]
+
+    def add(row: dict[str, Any], subject: str, names: Sequence[str], runs: str, fewest: int) -> None:
+        for name in names:  # the first comparison that the row has
+            if np.isfinite(row.get(name, np.nan)):
+                effect = f"{times(row[name])}x the area of"
+                if name == "auc_difference":
+                    position = "above" if row[name] >= 0 else "below"
+                    effect = f"a mean return over steps {number(abs(row[name]))} {position} that of"
+                sentence = f"{subject} has {effect} {section.baseline}, {_evidence(row, name, runs, fewest=fewest)}."
+                found.setdefault(row["method"], []).append(sentence)
+                return
+
+    for row in select(tables["aggregate"], algorithm=section.algorithm, measure="auc").to_dict("records"):
+        if row["environments"] > 1:
+            least = min(counts.get((env, row["method"]), 0) for env in environments)
+            add(row, row["method"], ["ratio"], f"{row['environments']} environments, {row['runs']} runs", least)
     for row in select(tables["efficiency"], algorithm=section.algorithm).to_dict("records"):
-        least = fewest[row["env"], row["method"]]
+        least = counts[row["env"], row["method"]]
         seeds = format_count(row["runs"] if least >= FEW else least, "seed")
-        subject = f"{row['env']}: {row['method']}"
-        value = row.get("auc_difference", np.nan)
-        if np.isfinite(row.get("auc_ratio", np.nan)):
-            sentence = _ratio_sentence(subject, str(section.baseline), row, name="auc_ratio", runs=seeds, fewest=least)
-        elif np.isfinite(value):
-            position = "above" if value >= 0 else "below"
-            evidence = _evidence(
-                row["auc_difference_low"], row["auc_difference_high"], 0.0, shown=number, runs=seeds, fewest=least
-            )
-            sentence = (
-                f"{subject} has a mean return over steps {number(abs(value))} {position} that of "
-                f"{section.baseline}, {evidence}."
-            )
-        else:
-            continue
-        found.setdefault(row["method"], []).append(sentence)
+        add(row, f"{row['env']}: {row['method']}", ["auc_ratio", "auc_difference"], seeds, least)
     return found
 
 
@@ -293,18 +282,20 @@ def times(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str, runs: str, fewest: int) -> str:
-    low = round(row[f"{name}_low"], DECIMALS)
-    high = round(row[f"{name}_high"], DECIMALS)
-    evidence = _evidence(low, high, 1.0, shown=times, runs=runs, fewest=fewest)
-    return f"{subject} has {times(row[name])}x the area of {baseline}, {evidence}."
-
-
-def _evidence(low: float, high: float, equal: float, shown: Callable[[float], str], runs: str, fewest: int) -> str:
-    """Return the interval and the conclusion of a comparison; `equal` is the value of no difference.
+def _evidence(row: dict[str, Any], name: str, runs: str, fewest: int) -> str:
+    """Return the interval of a ratio or a difference, and the conclusion.
 
     `fewest` is the number of runs of the method or the baseline in the environment with the fewest.
     """
+    low = row[f"{name}_low"]
+    high = row[f"{name}_high"]
+    equal = 0.0
+    shown = number
+    if name.endswith("ratio"):
+        low = round(low, DECIMALS)
+        high = round(high, DECIMALS)
+        equal = 1.0
+        shown = times
     if not np.isfinite(low):
         return f"{runs}: too few for an interval"
     if fewest < FEW:

@@ -228,10 +228,8 @@ def read_inputs_file(
     """Return the runs of an inputs file and the folders that it names; `given` parses a line of flags."""
     try:
         first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
-    except OSError as error:
-        raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--inputs {path} cannot be read: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--inputs {path} cannot be read: {getattr(error, 'strerror', error)}") from None
     runs = []
     folders = []
     where = f"{path}, line 1"

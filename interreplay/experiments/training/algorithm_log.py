@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from typing_extensions import Self
 
 from interreplay.environments.registration import inner_env_name
 from interreplay.errors import UsageError
@@ -16,7 +15,7 @@ from interreplay.runs.resume import as_plain
 from interreplay.runs.run_folder import RunFolder
 
 
-class AlgorithmLog:
+class AlgorithmLog(contextlib.AbstractContextManager["AlgorithmLog"]):
     """A log of an algorithm's results in a folder, in the format of ``interreplay train``; created by `log_to`.
 
     The folder receives ``params.json``, ``progress.csv``, ``result.json`` and events for TensorBoard. With the setting
@@ -58,9 +57,6 @@ class AlgorithmLog:
     def close(self) -> None:
         """Close the files."""
         self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -1,4 +1,4 @@
-"""Fork a run: begin another one with the networks, transitions and environments of its checkpoint."""
+"""Begin a run with the checkpoint of another one, or recover the recorded transitions after a run's own checkpoint."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.errors import CheckpointError, UsageError, describe_error
 from interreplay.experience import Mix, ModelBased, Offline
 from interreplay.experience.offline_data.saved_rows import open_saved
+from interreplay.experience.store import ExperienceStore
+from interreplay.experience.store.reader import find_store
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.checkpoints import ALGORITHM, BUFFER
@@ -31,12 +33,11 @@ STREAM = 0xF04C
 """Part of the key of a fork's random streams."""
 
 
-def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], reseeded: bool = True) -> None:
+def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object]) -> None:
     """Continue from the checkpoint ``settings.fork_from`` with the random numbers of the seed.
 
-    A replay method with the settings of the parent keeps its state, such as priorities; unless `reseeded`, it continues
-    exactly as the parent. Other methods are filled with the parent's transitions in the order in which they were
-    written.
+    A replay method with the settings of the parent keeps its state, such as priorities. Other methods are filled with
+    the parent's transitions in the order in which they were written.
 
     Raises:
         UsageError: The algorithm learns from unrolls, the replay method needs columns that the rows lack, or the parent
@@ -75,10 +76,33 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         except ValueError as error:
             raise UsageError(f"--fork_from {folder}: {error}") from error
         state = "rebuilt from the parent's transitions"
-    if reseeded:
-        reseed(algo, settings.seed)
+    reseed(algo, settings.seed)
     rows = len(algo.replay_buffer)
     notify(f"forked from {folder} at step {algo.env_steps:,}: {rows:,} transitions, {settings.buffer} {state}")
+
+
+def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:
+    """Add the recorded rows after the restored checkpoint to the replay buffer of a run, and return their number."""
+    place = find_store(folder)
+    if place is None:
+        raise UsageError(f"--recover: {folder} has no recorded experience; --keep_experience N records it")
+    store = ExperienceStore(place)
+    store.check()
+    begun_at = algo.env_steps
+    later = store.column("step") > begun_at
+    if not later.any():
+        notify(f"no rows of experience after step {begun_at:,} to recover")
+        return 0
+    start = int(later.argmax())
+    try:
+        rows = algo.recover(store.portions(start))
+    except ValueError as error:
+        raise UsageError(f"--recover: {error}") from error
+    notify(
+        f"recovered {rows:,} rows after step {begun_at:,}; the run continues at step {algo.env_steps:,} with new "
+        "episodes, so it differs from an uninterrupted run"
+    )
+    return rows
 
 
 def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:

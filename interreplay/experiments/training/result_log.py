@@ -10,8 +10,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
@@ -75,23 +75,10 @@ def append_together(*paths: Path) -> Iterator[list[bool]]:
         raise
 
 
-@dataclass(eq=False)
-class _Run:
+class _Run(SimpleNamespace):
     """The attributes of a Tune trial that its logger callbacks read."""
 
-    local_path: str
-    config: dict[str, Any]
-    checkpoint: None = None
-
-    @property
-    def trial_id(self) -> str:
-        """The name of the folder, which identifies a resumed run."""
-        return Path(self.local_path).name
-
-    @property
-    def experiment_dir_name(self) -> str:
-        """The name of a group of runs."""
-        return f"{self.config.get('trainer')} {self.config.get('env')} {self.config.get('buffer')}"
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return self.trial_id
@@ -113,7 +100,13 @@ class RunLog:
         trackers: Sequence[LoggerCallback] = (),
         notify: Callable[[str], object] = str,
     ):
-        self._run = _Run(str(folder.absolute()), config)
+        self._run = _Run(
+            local_path=str(folder.absolute()),
+            config=config,
+            checkpoint=None,
+            trial_id=folder.absolute().name,  # identifies a resumed run
+            experiment_dir_name=f"{config.get('trainer')} {config.get('env')} {config.get('buffer')}",  # of a group
+        )
         self._notify = notify
         parameters = json.dumps(dict(sorted(config.items())), indent=2, cls=SafeFallbackEncoder)
         with replacement(folder / "params.json") as file:

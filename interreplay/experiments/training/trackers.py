@@ -22,6 +22,9 @@ def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> li
     ``MLFLOW_TRACKING_URI``.
     """
     made = []
+    for package, place in (("wandb", wandb), ("mlflow", mlflow)):
+        if place and importlib.util.find_spec(package) is None:
+            raise UsageError(f"--{package} {place} needs {package}: pip install 'interreplay[{package}]'")
     if wandb:
         made.append(_wandb(wandb, wandb_settings))
     if mlflow:
@@ -30,7 +33,6 @@ def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> li
 
 
 def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
-    _require("wandb", f"--wandb {project}")
     from ray.air.integrations.wandb import WandbLoggerCallback
 
     mode = os.environ.get("WANDB_MODE")
@@ -47,7 +49,6 @@ def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
 
 
 def _mlflow(place: str) -> LoggerCallback:
-    _require("mlflow", f"--mlflow {place}")
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 rejects folders by default
@@ -65,8 +66,3 @@ def _set_up(callback: LoggerCallback, flag: str, hint: str) -> LoggerCallback:
     except Exception as error:  # any error of a service's client
         raise UsageError(f"{flag} is not available ({describe_error(error)[:300]}); {hint}") from error
     return callback
-
-
-def _require(package: str, flag: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(f"{flag} needs {package}: pip install 'interreplay[{package}]'")

@@ -7,22 +7,30 @@ import contextlib
 import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
+from interreplay.environments.spaces import columns_from_spaces
 from interreplay.errors import UsageError, describe_error
 from interreplay.experience.store import StoreWriter
-from interreplay.experience.store.header import EXPERIENCE
+from interreplay.experience.store.header import EXPERIENCE, width
 from interreplay.experiments.flags.values import drop_settings, seconds, select_settings
 from interreplay.experiments.process.machine import versions
-from interreplay.experiments.training.kept_experience import rows_to_keep
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import find_return
 from interreplay.runs.resume import UNWRITTEN, as_plain
 from interreplay.runs.run_folder import RunFolder
+from interreplay.storage.columns import is_observation
+
+MOST_ROWS = 1_000_000
+MOST_BYTES = 2 << 30
+"""Limits of ``--keep_experience auto``."""
 
 
 class Requests:
@@ -36,11 +44,10 @@ class Requests:
         self.timed_out = False
         self._lock = threading.Lock()
         self._updates: dict[Hashable, int] = {}  # made by each run, plus one if it has begun another
-        self._saves: Counter[Hashable] = Counter()
+        self._saved: set[Hashable] = set()  # runs that have handled the newest request to save
         self._save_requested = False
         self._stop_requested = False
-        self._number_of_saves = 0
-        self._save_at = 0
+        self._save_at = math.inf
         self._stop_at: int | None = None
 
     def save(self) -> None:
@@ -69,52 +76,37 @@ class Requests:
             if self._save_requested:
                 self._save_requested = False
                 self._save_at = most_updates
-                self._number_of_saves += 1
+                self._saved.clear()
             if self._stop_at is not None and updates >= self._stop_at:
                 return "stop"
-            if self._saves[run] < self._number_of_saves and updates >= self._save_at:
-                self._saves[run] = self._number_of_saves
+            if run not in self._saved and updates >= self._save_at:
+                self._saved.add(run)
                 return "save"
             if before_draw:
                 self._updates[run] = updates + 1
             return ""
 
 
-class EarlyStop:
-    """Decides after each evaluation whether a run has reached its goal or stopped improving, and for which `reason`.
+def find_stop_reason(returns: Sequence[float], target: float | None, patience: int | None, kind: str) -> str:
+    """Return why a run must end after its newest mean return: it has reached its goal, or stopped improving; else "".
 
-    Returns are of evaluations, or of training in runs without evaluations (`kind`). `earlier` returns precede a resume.
+    Returns are of evaluations, or of training in runs without evaluations (`kind`).
     """
-
-    def __init__(self, target: float | None, patience: int | None, kind: str, earlier: Iterable[float] = ()):
-        self._target = target
-        self._patience = patience
-        self._kind = kind
-        self._best = -math.inf
-        self._since_best = 0
-        self.reason = ""
-        for value in earlier:
-            self.add(value)
-
-    def add(self, value: float) -> None:
-        """Add the mean return of the newest evaluation."""
-        self._since_best += 1
-        if value > self._best:
-            self._best = value
-            self._since_best = 0
-        self.reason = ""
-        if self._target is not None and self._best >= self._target:
-            self.reason = f"{self._kind} return {self._best:,.1f} reached --stop_at_return {self._target:g}"
-        elif self._patience is not None and self._since_best >= self._patience:
-            kind = "evaluations" if self._kind == "evaluation" else "iterations"
-            limit = f"--stop_without_improvement {self._patience}"
-            self.reason = f"{self._since_best} {kind} without a return above {self._best:,.1f} ({limit})"
+    best = max(returns, default=-math.inf)
+    if target is not None and best >= target:
+        return f"{kind} return {best:,.1f} reached --stop_at_return {target:g}"
+    since_best = len(returns) - 1 - returns.index(best) if returns else 0
+    if patience is not None and since_best >= patience:
+        kinds = "evaluations" if kind == "evaluation" else "iterations"
+        return f"{since_best} {kinds} without a return above {best:,.1f} (--stop_without_improvement {patience})"
+    return ""
 
 
 class _Stop(Exception):
     """Ends the current iteration. Raised between rounds of sampling and draws, where a checkpoint loses nothing."""
 
 
+@dataclass(eq=False)
 class Training:
     """A run: its algorithm, its settings and its folder.
 
@@ -131,26 +123,17 @@ class Training:
         requests: Requests to save or to stop. Runs that learn as one share them.
     """
 
-    def __init__(
-        self,
-        algo: Any,
-        settings: SimpleNamespace,
-        folder: RunFolder,
-        progress: Callable[[int], Any] = lambda _: None,
-        trackers: Sequence[Any] = (),
-        notify: Callable[[str], object] = str,
-        saved: Callable[[], object] = str,
-        unwritten: dict[str, Any] | None = None,
-    ):
-        self.algo = algo
-        self.settings = settings
-        self.folder = folder
-        self._progress = progress
-        self._trackers = trackers
-        self._notify = notify
-        self._saved = saved
+    algo: Any
+    settings: SimpleNamespace
+    folder: RunFolder
+    progress: Callable[[int], Any] = lambda _: None
+    trackers: Sequence[Any] = ()
+    notify: Callable[[str], object] = str
+    saved: Callable[[], object] = str
+    unwritten: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
         self._saves = 0
-        self._unwritten = unwritten
         self._store: StoreWriter | None = None
         self._episodes: EpisodeFile | None = None
         self._kept_at: list[int] = []
@@ -159,8 +142,8 @@ class Training:
         self.stop_reason = ""
         self.requests = Requests()
         self._deadline = math.inf
-        if settings.max_time:
-            self._deadline = time.monotonic() + seconds(settings.max_time)
+        if self.settings.max_time:
+            self._deadline = time.monotonic() + seconds(self.settings.max_time)
 
     def stop(self) -> None:
         """Request a checkpoint and the end after the current batches. Safe in signal handlers and other threads.
@@ -185,13 +168,8 @@ class Training:
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
         log = self._begin_log()
-        early_stop = EarlyStop(
-            target=self.settings.stop_at_return,
-            patience=self.settings.stop_without_improvement,
-            kind="evaluation" if self._evaluates else "training",
-            earlier=self.folder.returns(self._evaluates),
-        )
-        self.stop_reason = early_stop.reason
+        returns = self.folder.returns(self._evaluates)
+        self.stop_reason = self._find_stop_reason(returns)
         self.pulse()  # records the counts at the beginning
         self.algo.total_env_steps = self.settings.total_env_steps
         self.algo.on_progress = self._round
@@ -203,11 +181,11 @@ class Training:
             about = select_settings(
                 vars(self.settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel")
             )
-            self._store = self.algo.keep_experience(self.folder.path / EXPERIENCE, rows, about, self._notify)
+            self._store = self.algo.keep_experience(self.folder.path / EXPERIENCE, rows, about, self.notify)
         try:
             while not self.complete:
                 self._handle_requests()
-                yield self._iterate(log, early_stop)
+                yield self._iterate(log, returns)
         except _Stop:
             pass
         finally:
@@ -216,15 +194,15 @@ class Training:
                 self._store.close()
         self.save()
 
-    def _iterate(self, log: RunLog, early_stop: EarlyStop) -> dict[str, Any]:
+    def _iterate(self, log: RunLog, returns: list[float]) -> dict[str, Any]:
         """Train for one iteration, write its result and the checkpoints that are due, and return the result."""
         repeated = self.algo.evaluation_failed
         result = self.algo.train()
         is_known = repeated and self.folder.has_result(result)
         found = find_return(result, self._evaluates)
         if found is not None and not is_known:
-            early_stop.add(found.value)
-            self.stop_reason = early_stop.reason
+            returns.append(found.value)
+            self.stop_reason = self._find_stop_reason(returns)
         if self.stop_reason:
             result |= {"done": True, "stop_reason": self.stop_reason}
         if not is_known:
@@ -239,26 +217,29 @@ class Training:
                 self._checkpoint(self.folder.save_best, found)
         return result
 
+    def _find_stop_reason(self, returns: list[float]) -> str:
+        settings = self.settings
+        kind = "evaluation" if self._evaluates else "training"
+        return find_stop_reason(returns, settings.stop_at_return, settings.stop_without_improvement, kind=kind)
+
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}
         try:
-            log = RunLog(
-                self.folder.path, parameters, self.algo.env_steps, trackers=self._trackers, notify=self._notify
-            )
+            log = RunLog(self.folder.path, parameters, self.algo.env_steps, trackers=self.trackers, notify=self.notify)
             self._episodes = EpisodeFile(self.folder.path, self.algo)
-            if self._unwritten and not self.folder.has_result(self._unwritten):
-                log.write(self._unwritten, self.algo.env_steps)
+            if self.unwritten and not self.folder.has_result(self.unwritten):
+                log.write(self.unwritten, self.algo.env_steps)
         except OSError as error:
             raise UsageError(f"results in {self.folder.path} cannot be written ({error.strerror})") from error
-        self._unwritten = None
+        self.unwritten = None
         return log
 
     def _write(self, log: RunLog, result: dict[str, Any]) -> None:
         """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first."""
-        self._unwritten = drop_settings(result, ["config"])
+        self.unwritten = drop_settings(result, ["config"])
         try:
             log.write(result, self.algo.env_steps)
-            self._unwritten = None
+            self.unwritten = None
             if self._episodes is not None:
                 self._episodes.write()
             if self.algo.evaluation_video is not None:
@@ -306,10 +287,10 @@ class Training:
         if self._store is not None:
             self._store.commit(durable=True)  # the store must contain the steps of the checkpoint
         settings = dict(vars(self.settings))
-        if self._unwritten is not None:
-            settings[UNWRITTEN] = as_plain(self._unwritten)
+        if self.unwritten is not None:
+            settings[UNWRITTEN] = as_plain(self.unwritten)
         path = save(self.algo.env_steps, self.algo.save_to_path, settings, *arguments)
-        self._saved()
+        self.saved()
         self._saves += 1
         return path
 
@@ -321,7 +302,7 @@ class Training:
             self._checkpoint(self.folder.save_kept)
 
     def _round(self, steps: int) -> None:
-        self._progress(steps)
+        self.progress(steps)
         if not self._ends_iteration:
             self._keep_due(steps)
             self._handle_requests()
@@ -347,3 +328,16 @@ class Training:
             if request == "stop":
                 raise _Stop
             self.save()
+
+
+def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
+    """Return the maximum number of rows that a run keeps, 0 for none."""
+    if ALGORITHMS[settings.trainer].unrolls or settings.updates is not None:
+        return 0
+    if settings.keep_experience != "auto":
+        return settings.keep_experience
+    size = 0
+    for name, (shape, dtype) in columns_from_spaces(*algo.single_spaces).items():
+        numbers = torch.empty(0, dtype=dtype).numpy()
+        size += width(shape, numbers.dtype) * (1 + is_observation(name))
+    return max(1, min(MOST_ROWS, MOST_BYTES // size))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from ray import tune
@@ -37,6 +37,8 @@ DISTRIBUTIONS = (
 FORM = f"expected a distribution of Ray Tune such as randint(3,30); accepted: {', '.join(DISTRIBUTIONS)}"
 Values = Mapping[str, Any]
 """Values of the searched settings by name."""
+Slot = tuple[Values | None, Callable[[Values], Job]]
+"""A run to be started, see `SequentialSearch`."""
 ATTEMPTS = 100
 """Maximum number of draws for one run; invalid combinations are drawn again."""
 
@@ -107,16 +109,6 @@ def repeat_with_values(
     return [run for _, run in planned]
 
 
-class Slot(NamedTuple):
-    """A run to be started by the search, with the values that it had before it was interrupted; None for a new run.
-
-    `job` returns its folder and settings for given values. It raises `UsageError` if they do not fit.
-    """
-
-    values: Values | None
-    job: Callable[[Values], Job]
-
-
 def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
     """Return Optuna's distributions for distributions of Ray Tune."""
     try:
@@ -128,8 +120,13 @@ def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
 class SequentialSearch(OptunaSearch):
     """Optuna's tree-structured Parzen estimator, which proposes the settings of each run when it begins.
 
-    In addition to Ray's class, it draws again after invalid combinations, and resumes interrupted runs. `before` holds
-    the values and returns of finished runs, `configured` further entries of each trial's configuration.
+    In addition to Ray's class, it draws again after invalid combinations, and resumes interrupted runs.
+
+    Args:
+        space: Distributions of Ray Tune by setting.
+        slots: For each run to be started, the values that it had before it was interrupted, None for a new run, and a
+            function that returns its folder and settings for given values; it raises `UsageError` if they do not fit.
+        before: Values and returns of finished runs.
     """
 
     def __init__(self, space: Mapping[str, Domain], slots: Sequence[Slot], before: Sequence[tuple[Values, float]]):
@@ -137,10 +134,9 @@ class SequentialSearch(OptunaSearch):
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         # Each start has its own seed, the number of draws so far: the same random numbers would repeat earlier draws.
-        drawn = len(before) + sum(slot.values is not None for slot in slots)
+        drawn = len(before) + sum(values is not None for values, _ in slots)
         super().__init__(distributions(space), metric="score", mode="max", seed=drawn)
         self._slots = list(slots)
-        self.configured: dict[str, Any] = {}
         for values, value in before:
             if not math.isnan(value):
                 self.add_evaluated_point(dict(values), value)
@@ -150,14 +146,14 @@ class SequentialSearch(OptunaSearch):
 
         if not self._slots:
             return self.FINISHED
-        slot = self._slots.pop(0)
-        if slot.values is not None:
-            self._ot_study.enqueue_trial(dict(slot.values))
+        known, job = self._slots.pop(0)
+        if known is not None:
+            self._ot_study.enqueue_trial(dict(known))
         for _ in range(ATTEMPTS):
             values = super().suggest(trial_id)
             try:
-                folder, settings = slot.job(slot.values or values)
-                return {"job": {"folder": str(folder), "settings": settings, **self.configured}}
+                folder, settings = job(known or values)
+                return {"job": {"folder": str(folder), "settings": settings}}
             except UsageError as error:
                 reason = error
                 self._ot_study.tell(self._ot_trials.pop(trial_id), state=TrialState.FAIL)
@@ -193,7 +189,7 @@ def sequential(
             newest = [value for _, value in curve(trial.path)[-1:]] or [math.nan]
             before.append((trial.drawn() or {}, newest[0]))
         else:
-            left.append(Slot(trial.drawn(), functools.partial(job, run)))
+            left.append((trial.drawn(), functools.partial(job, run)))
     return SequentialSearch(domains(study.execution.search), left, before)
 
 
@@ -201,11 +197,8 @@ def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
     """Return one of Tune's schedulers for jobs: ``fifo``, which stops no run, ``asha`` or ``median``."""
     if name == "fifo":
         return FIFOScheduler()
-    most = 0
-    each = 0
-    for settings in jobs:
-        most = max(most, settings["total_env_steps"])
-        each = max(each, settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]))
+    most = max(job["total_env_steps"] for job in jobs)
+    each = max(job["steps_per_iteration"] * max(1, job["evaluation_interval"]) for job in jobs)
     common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
     common["grace_period"] = min(most, max(each, most // 9))
     if name == "median":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -14,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 from ray import tune
-from ray.exceptions import OutOfMemoryError
+from ray.exceptions import OutOfMemoryError, RayError
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.schedulers import TrialScheduler
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.machine import check_room, count_cpus, format_count
@@ -25,8 +29,9 @@ from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent, cpus_per_run
 from interreplay.experiments.studies.study_folder import FINISHED, STOPPED, StudyFolder, TrialFolder
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch
-from interreplay.experiments.tune.trainable import Trial, start_signal_actor
+from interreplay.experiments.tune.study_run import NOT_STARTED, EndOfTrial, PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
+from interreplay.runs.state_files.disk import FolderInUse
 
 PATIENCE = 60.0
 """Seconds in which running trials must have saved after a request to stop."""
@@ -38,6 +43,95 @@ _TUNE = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths of settings are relative to the user's folder
 }
+
+
+class StopSignalActor:
+    """Actor that passes requests to all trials; each trial waits for them in a thread."""
+
+    def __init__(self) -> None:
+        self._requests: list[str] = []
+        self._changed = asyncio.Condition()
+
+    async def broadcast(self, request: str) -> None:
+        """Send the request ``"save"`` or ``"stop"`` to all trials, including those that start later."""
+        async with self._changed:
+            self._requests.append(request)
+            self._changed.notify_all()
+
+    async def wait(self, received: int) -> list[str]:
+        """Return all requests once they are more than a trial has received, at once for -1."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._requests) > received)
+            return self._requests
+
+
+def start_signal_actor() -> Any:
+    """Start a `StopSignalActor` on the driver's node, so that the loss of another node does not end it."""
+    driver = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=driver)(StopSignalActor).remote()
+
+
+def listen(signals: Any, ask: Callable[[str], Any]) -> None:
+    """Pass requests of a `StopSignalActor` to ``ask``, in a thread that ends with the actor; earlier saves are over."""
+    known = ray.get(signals.wait.remote(-1))
+    if "stop" in known:
+        ask("stop")
+        return
+
+    def follow() -> None:
+        requests = known
+        while "stop" not in requests:
+            try:
+                requests = ray.get(signals.wait.remote(len(requests)))
+            except RayError:  # the driver has ended, and this process will end too
+                return
+            ask("stop" if "stop" in requests else "save")
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+class Trial(tune.Trainable):
+    """A `StudyRun` in a process of Ray. An iteration of the run is an iteration of Tune."""
+
+    def setup(self, config: dict[str, Any], signals: Any = None, hang_timeout: float = 0.0) -> None:
+        """Prepare the run: ``config["job"]`` holds ``folder`` and ``settings``."""
+        job = config["job"]
+        ray_session.hide_messages()
+        torch.set_num_threads(job["settings"]["threads"])
+        self._run = StudyRun(Path(job["folder"]), job["settings"], hang_timeout)
+        listen(signals, self._run.ask)
+        self._results = self._run.results()  # begins in the first step: Tune does not retry trials that fail here
+        self._score: dict[str, float] = {}
+        self._last: dict[str, Any] = {"env_steps": 0, "return": math.nan, "evaluation_return": math.nan}
+
+    def step(self) -> dict[str, Any]:
+        """Return one iteration of the run. The last one has ``done``."""
+        try:
+            self._last = next(self._results)
+            kind = "evaluation_return" if self._last["evaluations"] else "return"
+            if not math.isnan(self._last[kind]):
+                self._score["score"] = self._last[kind]  # of the newest evaluation, for schedulers
+        except (StopIteration, PermanentFailure) as end:
+            status = self._run.folder.status()
+            reason = status.get("reason", "")
+            if isinstance(end, PermanentFailure):
+                reason = str(end)
+            self._last |= {"done": True, "env_steps": status["env_steps"], "reason": reason}
+        except FolderInUse as error:
+            return self._last | {"done": True, "state": NOT_STARTED, "reason": str(error)}
+        return self._last | self._score | {"state": self._run.over}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """Return nothing: the run saves checkpoints in its own folder."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Do nothing: the run resumes from its own folder."""
+
+    def cleanup(self) -> None:
+        """End the run if it has not ended by itself."""
+        with contextlib.suppress(EndOfTrial, StopIteration):
+            self._results.throw(EndOfTrial)
 
 
 class Progress(tune.Callback):
@@ -144,20 +238,16 @@ def run_trials(
     if execution.gpus_per_trial:
         bundle["GPU"] = execution.gpus_per_trial
     resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
-    common = {"hang_timeout": execution.hang_timeout}
-    space: dict[str, Any] = {}
-    samples = 1
+    space = {}
     if searcher is None:
-        space["job"] = tune.grid_search([{"folder": str(path), "settings": how} | common for path, how in jobs])
-    else:
-        samples = len(jobs)
-        searcher.configured = common
+        space["job"] = tune.grid_search([{"folder": str(path), "settings": settings} for path, settings in jobs])
+    trainable = tune.with_parameters(Trial, signals=signals, hang_timeout=execution.hang_timeout)
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(Trial, signals=signals), resources),
+        tune.with_resources(trainable, resources),
         param_space=space,
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            num_samples=samples,
+            num_samples=1 if searcher is None else len(jobs),
             scheduler=scheduler,
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,

@@ -10,10 +10,9 @@ import queue
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -39,66 +38,49 @@ class UpdateBarrier:
 
     def __init__(self, count: int, note: Callable[[str], object]):
         self.building = threading.Lock()
-        self._expected = count
         self._note = note
         self._learners: list[Any] = []
         self._groups: dict[Any, UpdateGroup] = {}
         self._requests: dict[Any, Requests] = {}
-        self._begun = False
-        self._changed = threading.Condition()
+        self._barrier = threading.Barrier(count, self._begin)
 
     def join(self, learner: Any) -> Requests:
         """Wait until all runs are ready or have ended; then updates are shared. Return the requests of the group."""
-        with self._changed:
-            self._learners.append(learner)
-            self._begin_if_complete()
-            while not self._begun:
-                self._changed.wait()
-            return self._requests[learner]
+        self._learners.append(learner)
+        self._barrier.wait()
+        return self._requests[learner]
 
     def leave(self, learner: Any | None) -> None:
-        """Remove a run. Its learner is None if the run ended before training."""
-        with self._changed:
-            if not self._begun:
-                self._expected -= 1
-                if learner in self._learners:
-                    self._learners.remove(learner)
-                self._begin_if_complete()
-        if learner in self._groups:
+        """Remove a run. Its learner is None if the run ended before training; it waits until the others are ready."""
+        if learner is None:
+            self._barrier.wait()
+        elif learner in self._groups:
             self._groups[learner].leave(learner)
 
-    def _begin_if_complete(self) -> None:
-        if self._begun or len(self._learners) < self._expected:
-            return
+    def _begin(self) -> None:
+        """Group the learners of all runs that are ready."""
         left = list(self._learners)
         while left:
-            members, left, reason = find_alike(left)
+            first, *others = left
+            members = [first]
+            left = []
+            reason = ""
+            for learner in others:
+                try:
+                    check_group([first, learner])
+                    members.append(learner)
+                except ValueError as error:
+                    left.append(learner)
+                    reason = f" ({error})"
             self._requests |= dict.fromkeys(members, Requests())
-            if len(members) > 1:
-                group = UpdateGroup(members)
-                for learner in members:
-                    self._groups[learner] = group
-                    learner.join(group)
-                self._note(f"{len(members)} runs learn as one")
-            else:
-                self._note(f"a run learns alone ({reason})" if reason else "a run learns alone")
-        self._begun = True
-        self._changed.notify_all()
-
-
-def find_alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
-    """Return the learners whose updates can be combined with the first one's, the others, and why the last cannot."""
-    members = [learners[0]]
-    others = []
-    reason = ""
-    for learner in learners[1:]:
-        try:
-            check_group([learners[0], learner])
-            members.append(learner)
-        except ValueError as error:
-            others.append(learner)
-            reason = str(error)
-    return members, others, reason
+            if len(members) == 1:
+                self._note(f"a run learns alone{reason}")
+                continue
+            group = UpdateGroup(members)
+            for learner in members:
+                self._groups[learner] = group
+                learner.join(group)
+            self._note(f"{len(members)} runs learn as one")
 
 
 class RunInThread(StudyRun):
@@ -148,13 +130,11 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
             runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
             last = attempt == execution.max_failures
             threads = [threading.Thread(target=execute, args=(run, received, last), daemon=True) for run in runs]
-            for thread in threads:
-                thread.start()
-            while any(thread.is_alive() for thread in threads) or not received.empty():
-                try:
-                    events.send(received.get(timeout=0.5))
-                except queue.Empty:
+            for event in run_threads(threads, received):
+                if event is None:
                     continue
+                try:
+                    events.send(event)
                 except OSError:  # the parent process was killed
                     request("stop")
             left = [job for job, run in zip(left, runs, strict=True) if run.failed]
@@ -164,67 +144,84 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
     """Execute a run and put its events, see `OnEvent`."""
     name = run.folder.path.name
-    events.put(("start", name, {}))
+    event = "end"
     figures: dict[str, Any] = {}
-    try:
-        with contextlib.ExitStack() as exits:
-            exits.callback(run.leave)
-            exits.enter_context(run)
+    with contextlib.ExitStack() as exits:
+        exits.callback(run.leave)  # after its events: a run that ends early waits for the others
+        events.put(("start", name, {}))
+        try:
             for figures in run.results():
                 events.put(("result", name, figures))
-        status = run.folder.status()
-        end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
-    except FolderInUse as error:
-        end = {"state": NOT_STARTED, "reason": str(error)}
-    except PermanentFailure as error:
-        end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
-    except BaseException as error:
-        run.failed = True
-        events.put(("fail" if last else "retry", name, {"reason": describe_error(error)}))
-        return
-    events.put(("end", name, figures | {"done": True} | end))
+            status = run.folder.status()
+            end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
+        except FolderInUse as error:
+            end = {"state": NOT_STARTED, "reason": str(error)}
+        except PermanentFailure as error:
+            end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
+        except BaseException as error:
+            run.failed = True
+            event = "fail" if last else "retry"
+            end = {"reason": describe_error(error)}
+        events.put((event, name, figures | {"done": True} | end))
 
 
-class Worker:
-    """A process that trains some of the runs; `events` receives events and notes, and is None while no process runs."""
+class Worker(threading.Thread):
+    """Thread that trains some of the runs in a process, which is started again if it ends early.
 
-    def __init__(self, jobs: Sequence[Job], execution: Execution):
-        self._jobs = list(jobs)
+    The events of the runs, and lines about them, are put into the queue `received`.
+    """
+
+    def __init__(self, jobs: Sequence[Job], execution: Execution, received: queue.SimpleQueue[Event | str]):
+        super().__init__(daemon=True)
+        self.jobs = list(jobs)
         self._execution = execution
-        self._process: Any = None
-        self.events: Any = None
-        self.starts = 0
+        self._received = received
+        self._pid = 0
+        self._signals: list[int] = []  # that the current process must receive
+        self._stopped = False
 
-    def start(self) -> None:
-        """Start the process."""
+    def run(self) -> None:
+        """Train all runs, or until a signal."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)  # new processes inherit it, and unblock them when they can
         context = multiprocessing.get_context("spawn")
-        self.events, events = context.Pipe(duplex=False)
-        self._process = context.Process(target=work, args=(self._jobs, self._execution, events))
-        self._process.start()
-        events.close()  # only the process keeps it open, so that `self.events` ends with the process
-        self.starts += 1
+        for left in range(self._execution.max_failures, -1, -1):
+            events, sender = context.Pipe(duplex=False)
+            process = context.Process(target=work, args=(self.jobs, self._execution, sender))
+            process.start()
+            self._pid = process.pid or 0
+            for number in self._signals:  # received during the start
+                os.kill(self._pid, number)
+            sender.close()  # only the process keeps it open, so that `events` ends with the process
+            self.receive(events)
+            self._pid = 0
+            process.join()
+            code = process.exitcode or 0
+            if code == 0 or self._stopped:
+                return
+            self._signals.clear()
+            reason = f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
+            self.jobs = [job for job in self.jobs if not TrialFolder(job[0]).is_over]
+            for folder, _ in self.jobs:
+                self._received.put(("retry" if left else "fail", folder.name, {"reason": reason}))
+            if not self.jobs:
+                return
+
+    def receive(self, events: Connection) -> None:
+        """Pass on the events and notes of a process until it ends; runs that end are left out of further starts."""
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            while True:
+                received = events.recv()
+                if not isinstance(received, str) and received[0] in ("end", "fail"):
+                    self.jobs = [job for job in self.jobs if job[0].name != received[1]]
+                self._received.put(received)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process, if it runs."""
-        if self._process is not None and self._process.is_alive():
-            os.kill(self._process.pid, number)
-
-    def join(self) -> str:
-        """Wait for the end of the process; return the reason of a failure, or ""."""
-        self.events = None
-        self._process.join()
-        code = self._process.exitcode
-        if code == 0:
-            return ""
-        return f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
-
-    def remove(self, name: str) -> None:
-        """Exclude a run that has ended from further starts of the process."""
-        self._jobs = [(folder, settings) for folder, settings in self._jobs if folder.name != name]
-
-    def list_unfinished(self) -> list[str]:
-        """Return the names of the runs that have not ended."""
-        return [folder.name for folder, _ in self._jobs if not TrialFolder(folder).is_over]
+        """Send a signal to the process, also to one that is being started."""
+        self._stopped |= number != signal.SIGUSR1
+        self._signals.append(number)
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
 
 
 def run_together(
@@ -239,7 +236,9 @@ def run_together(
     SIGUSR1 makes all runs save and continue. SIGTERM and SIGINT make them save and stop. `on_event` and `beat` are as
     for `run_study.run_trials`; `note` is called with lines about the runs.
     """
-    workers = [Worker(share, execution) for share in shares(jobs, execution.together)]
+    resource_tracker.ensure_running()  # its start would unblock the signals of the worker that starts it
+    received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
+    workers = [Worker(share, execution, received) for share in shares(jobs, execution.together)]
 
     def send(number: int) -> None:
         for worker in workers:
@@ -247,33 +246,28 @@ def run_together(
 
     try:
         with Interrupts(lambda: send(signal.SIGTERM), lambda: send(signal.SIGUSR1)) as interrupts:
-            start(workers)
-            next_beat = time.monotonic()
-            while running := [worker for worker in workers if worker.events is not None]:
-                ready = wait([worker.events for worker in running], timeout=0.5)
-                for worker in running:
-                    if worker.events not in ready or receive(worker, on_event, note):
-                        continue
-                    reason = worker.join()
-                    if reason and not interrupts.received:
-                        repair(worker, reason, execution.max_failures, on_event)
-                if time.monotonic() >= next_beat:
-                    beat()
-                    next_beat = time.monotonic() + 0.5
+            for each in run_threads(workers, received):
+                if isinstance(each, str):
+                    note(each)
+                elif each is not None:
+                    on_event(*each)
+                beat()
     finally:
         send(signal.SIGKILL)  # processes that are left after another Ctrl-C
     return interrupts.exit_code
 
 
-def start(workers: Sequence[Worker]) -> None:
-    """Start processes. Signals that arrive meanwhile wait until this process and the new ones can handle them."""
-    resource_tracker.ensure_running()  # its start unblocks signals, so it must precede the next line
-    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    try:
-        for worker in workers:
-            worker.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+def run_threads(
+    threads: Sequence[threading.Thread], received: queue.SimpleQueue[Event | str]
+) -> Iterator[Event | str | None]:
+    """Run threads to their ends, and yield what they put into a queue, None if that takes more than half a second."""
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) or not received.empty():
+        try:
+            yield received.get(timeout=0.5)
+        except queue.Empty:
+            yield None
 
 
 def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
@@ -283,36 +277,5 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
         learned = drop_settings(settings, ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append((folder, settings))
     ordered = list(itertools.chain(*alike.values()))
-    found = []
-    for number in range(count):
-        start = len(jobs) * number // count
-        end = len(jobs) * (number + 1) // count
-        if end > start:
-            found.append(ordered[start:end])
-    return found
-
-
-def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) -> bool:
-    """Report the next event or note of a process; return False if the process has ended."""
-    try:
-        received = worker.events.recv()
-    except (EOFError, ConnectionResetError):
-        return False
-    if isinstance(received, str):
-        note(received)
-        return True
-    event, name, figures = received
-    if event in ("end", "fail"):
-        worker.remove(name)
-    on_event(event, name, figures)
-    return True
-
-
-def repair(worker: Worker, reason: str, max_failures: int, on_event: OnEvent) -> None:
-    """Restart a process that ended with unfinished runs, or report that they failed."""
-    names = worker.list_unfinished()
-    again = worker.starts <= max_failures
-    for name in names:
-        on_event("retry" if again else "fail", name, {"reason": reason})
-    if names and again:
-        start([worker])
+    bounds = [len(jobs) * number // count for number in range(count + 1)]
+    return [ordered[start:end] for start, end in itertools.pairwise(bounds) if end > start]

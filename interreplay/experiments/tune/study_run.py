@@ -51,11 +51,15 @@ class PermanentFailure(Exception):
     """A failure that another attempt from the same checkpoint would repeat."""
 
 
-class StudyRun:
-    """A run of a study. As a context, it locks its folder, which is created if necessary, and ends its processes.
+class EndOfTrial(Exception):
+    """Ray Tune ends a run: by a scheduler, or because the whole study stops."""
 
-    The process ends after `hang_timeout` seconds without progress. `over` is the final state of the run, ``""`` while
-    it runs.
+
+class StudyRun:
+    """A run of a study, in a folder that is created if necessary.
+
+    While `results` trains it, the folder is locked, and the process ends after `hang_timeout` seconds without progress.
+    `over` is the final state of the run, ``""`` while it runs.
     """
 
     def __init__(
@@ -76,22 +80,6 @@ class StudyRun:
         self._exits = contextlib.ExitStack()
         self._requested = ""
 
-    def __enter__(self) -> StudyRun:
-        with contextlib.ExitStack() as exits:
-            exits.enter_context(hold(self.folder.path, f"the run {self.folder.path.name}"))
-            status = self.folder.status()
-            if status["state"] in OVER:
-                self.over = status["state"]
-            else:
-                self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1, reason="")
-                watch = HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
-                exits.enter_context(watch)
-            self._exits = exits.pop_all()
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self._exits.close()
-
     def ask(self, request: str) -> None:
         """Request ``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
         if request == "stop":
@@ -108,26 +96,43 @@ class StudyRun:
             PermanentFailure: The run failed, and another attempt would fail in the same way.
             Exception: The run failed; another attempt resumes from its last checkpoint.
         """
-        try:
-            if not self.over and self._requested != "stop":
-                training = self._prepare()
-                self._on_progress(training.algo.env_steps)
-                for result in training.iterations():
-                    yield {
-                        "env_steps": training.algo.env_steps,
-                        "return": mean_return(result),
-                        "evaluation_return": mean_return(result.get("evaluation", {})),
-                        "evaluations": self.settings.evaluation_interval,
-                    }
-        except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
-            raise
-        except BaseException as error:
-            self._failed(error)
-        if not self.over:
-            self.over = INTERRUPTED
-            if self.training is not None and self.training.complete:
-                self.over = FINISHED
-            self._note(self.over)
+        with contextlib.ExitStack() as self._exits:
+            self._exits.enter_context(hold(self.folder.path, f"the run {self.folder.path.name}"))
+            status = self.folder.status()
+            if status["state"] in OVER:
+                self.over = status["state"]
+                return
+            self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1, reason="")
+            watch = HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
+            self._exits.enter_context(watch)
+            state = INTERRUPTED
+            try:
+                if self._requested != "stop":
+                    training = self._prepare()
+                    self._on_progress(training.algo.env_steps)
+                    for result in training.iterations():
+                        yield {
+                            "env_steps": training.algo.env_steps,
+                            "return": mean_return(result),
+                            "evaluation_return": mean_return(result.get("evaluation", {})),
+                            "evaluations": self.settings.evaluation_interval,
+                        }
+            except EndOfTrial:
+                if self._requested != "stop":
+                    state = STOPPED
+            except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
+                raise
+            except BaseException as error:
+                self._failed(error)
+            reason = ""  # the limit that ended the run before its last step
+            if self.training is not None:
+                reason = self.training.stop_reason
+                if self.training.complete:  # also if a scheduler judged its last result
+                    state = FINISHED
+                elif self.training.requests.timed_out:
+                    reason = f"--max_time {self.settings.max_time} is over"
+            self.over = state
+            self._record(state=state, ended=time.time(), reason=reason)
 
     def _prepare(self) -> Training:
         checkpoints = self.folder.resumable()
@@ -161,7 +166,7 @@ class StudyRun:
             self.folder,
             progress=self._on_progress,
             notify=self._note_line,
-            saved=self._saved,
+            saved=self._record,  # remains if the process is killed
             unwritten=read_unwritten(checkpoint),
         )
         if self._requested:
@@ -179,34 +184,13 @@ class StudyRun:
         with contextlib.suppress(OSError):  # full disk
             self.folder.note(notes=[*self.folder.status().get("notes", []), line])
 
-    def record_outside_end(self) -> None:
-        """Record that Tune ended the run: by a scheduler, or because the whole study stops."""
-        self.over = INTERRUPTED if self._requested == "stop" else STOPPED
-        if self.training is not None and self.training.complete:  # a scheduler judged its last result
-            self.over = FINISHED
-        self._note(self.over)
-
-    def _note(self, state: str) -> None:
-        """Record the end of the run, and the limit that ended it before its last step."""
-        reason = ""
+    def _record(self, **changes: Any) -> None:
+        """Record the seconds and the env steps so far, and further changes of the status."""
+        seconds = self._status["seconds"] + time.monotonic() - self._started
+        steps = self._status["env_steps"]
         if self.training is not None:
-            reason = self.training.stop_reason
-            if self.training.requests.timed_out and not self.training.complete:
-                reason = f"--max_time {self.settings.max_time} is over"
-        self.folder.note(
-            state=state, seconds=self._seconds(), env_steps=self._steps(), ended=time.time(), reason=reason
-        )
-
-    def _saved(self) -> None:
-        self.folder.note(seconds=self._seconds())  # remains if the process is killed
-
-    def _steps(self) -> int:
-        if self.training is None:
-            return int(self._status["env_steps"])
-        return int(self.training.algo.env_steps)
-
-    def _seconds(self) -> float:
-        return round(self._status["seconds"] + time.monotonic() - self._started, 1)
+            steps = int(self.training.algo.env_steps)
+        self.folder.note(seconds=round(seconds, 1), env_steps=steps, **changes)
 
     def _failed(self, error: BaseException) -> None:
         full_disk = isinstance(error.__cause__, OSError)  # the next attempt may find free space
@@ -217,7 +201,7 @@ class StudyRun:
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
             self.training.rescue()
         with contextlib.suppress(OSError):  # full disk
-            self.folder.note(seconds=self._seconds(), env_steps=self._steps())
+            self._record()
             self.folder.note_failure(line, FAILED if permanent else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
         if permanent:
@@ -283,17 +267,17 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
         reporters[0].progress(steps)
 
     run = StudyRun(folder.path, settings, hang_timeout, progress)
-    with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
-        if run.over:
-            write_line(f"already {run.over}", stream)
+    with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts:
         try:
             for figures in run.results():
                 reporters[0].report(figures["env_steps"], figures)
         finally:
             for reporter in reporters:
                 reporter.close()
-        if run.over in OVER:
-            return 0
+    if run.over in OVER:
+        if not reporters:
+            write_line(f"already {run.over}", stream)
+        return 0
     status = run.folder.status()
     reason = status.get("reason") or "by a signal"
     write_line(f"{run.over} ({reason}) at {status['env_steps']:,} steps; the same command resumes it", stream)

@@ -64,35 +64,26 @@ def difference(ours: Array, theirs: Array, axis: int = -1) -> Any:
     return np.mean(ours, axis=axis) - np.mean(theirs, axis=axis)
 
 
-def improvement(pairs: int) -> Callable[..., Any]:
-    """Return a statistic: the probability that a run of one method beats a run of another, averaged over environments.
+def improvement(*strata: Array, axis: int = -1) -> Any:
+    """Return the probability that a run of one method beats a run of another, averaged over environments.
 
-    Ties count half.
-
-    Args:
-        pairs: Number of environments; the statistic takes the first method's runs per environment, then the second's.
+    Ties count half. The strata are the first method's runs per environment, then the second's.
     """
-
-    def statistic(*strata: Array, axis: int = -1) -> Any:
-        shares = []
-        for ours, theirs in zip(strata[:pairs], strata[pairs:], strict=True):
-            u = stats.mannwhitneyu(ours, theirs, axis=axis, method="asymptotic").statistic
-            shares.append(u / (ours.shape[axis] * theirs.shape[axis]))
-        return np.mean(shares, axis=0)
-
-    return statistic
+    pairs = len(strata) // 2
+    shares = []
+    for ours, theirs in zip(strata[:pairs], strata[pairs:], strict=True):
+        u = stats.mannwhitneyu(ours, theirs, axis=axis, method="asymptotic").statistic
+        shares.append(u / (ours.shape[axis] * theirs.shape[axis]))
+    return np.mean(shares, axis=0)
 
 
-def ratio(pairs: int) -> Callable[..., Any]:
-    """Return a statistic: the ratio of two methods' means, as the geometric mean over environments.
+def ratio(*strata: Array, axis: int = -1) -> Any:
+    """Return the ratio of two methods' means, as the geometric mean over environments; strata as in `improvement`.
 
-    Arguments are as for `improvement`. Returns are normalized; means below `FLOOR` count as `FLOOR`.
+    Returns are normalized; means below `FLOOR` count as `FLOOR`.
     """
-
-    def statistic(*strata: Array, axis: int = -1) -> Any:
-        logs = []
-        for stratum in strata:
-            logs.append(np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)))
-        return np.exp(np.mean(logs[:pairs], axis=0) - np.mean(logs[pairs:], axis=0))
-
-    return statistic
+    pairs = len(strata) // 2
+    logs = []
+    for stratum in strata:
+        logs.append(np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)))
+    return np.exp(np.mean(logs[:pairs], axis=0) - np.mean(logs[pairs:], axis=0))

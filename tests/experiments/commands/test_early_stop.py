@@ -13,7 +13,7 @@ import custom_training
 from interreplay.experiments.commands import actor_learner, study
 from interreplay.experiments.flags.values import seconds
 from interreplay.experiments.training import train_loop
-from interreplay.experiments.training.train_loop import EarlyStop
+from interreplay.experiments.training.train_loop import find_stop_reason
 from tests.experiments.commands.command_lines import rows, steps, the_run
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -60,23 +60,16 @@ def test_durations():
 
 
 def test_a_return_counts_from_the_evaluation_that_reaches_it():
-    rule = EarlyStop(target=10.0, patience=None, kind="evaluation")
-    rule.add(9.9)
-    assert rule.reason == ""
-    rule.add(10.0)
-    assert rule.reason == "evaluation return 10.0 reached --stop_at_return 10"
-    for target, reached in ((10.0, True), (11.0, False)):
-        resumed = EarlyStop(target=target, patience=None, kind="evaluation", earlier=[10.0])
-        assert bool(resumed.reason) == reached
+    assert find_stop_reason([9.9], target=10.0, patience=None, kind="evaluation") == ""
+    for target, reason in ((10.0, "evaluation return 10.0 reached --stop_at_return 10"), (11.0, "")):
+        assert find_stop_reason([9.9, 10.0], target=target, patience=None, kind="evaluation") == reason
 
 
 def test_an_equal_return_is_not_an_improvement_and_a_better_one_starts_again():
-    rule = EarlyStop(target=None, patience=2, kind="evaluation")
-    for value in (5.0, 5.0, 6.0, 4.0):
-        rule.add(value)
-        assert rule.reason == ""
-    rule.add(6.0)
-    assert rule.reason == "2 evaluations without a return above 6.0 (--stop_without_improvement 2)"
+    returns = [5.0, 5.0, 6.0, 4.0, 6.0]
+    *earlier, last = [find_stop_reason(returns[:n], None, patience=2, kind="evaluation") for n in range(6)]
+    assert earlier == [""] * 5
+    assert last == "2 evaluations without a return above 6.0 (--stop_without_improvement 2)"
 
 
 def test_without_evaluations_the_return_in_training_counts(tmp_path, capsys):

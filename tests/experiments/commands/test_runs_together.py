@@ -20,9 +20,10 @@ from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import FAILED, INTERRUPTED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests
 from interreplay.experiments.tune import run_together
-from interreplay.experiments.tune.run_together import Worker, receive, shares
+from interreplay.experiments.tune.run_together import Worker, shares
 from interreplay.experiments.tune.study_run import PermanentFailure
 from interreplay.rllib import ray_session
+from interreplay.runs.state_files.disk import LOCK
 from tests.experiments.commands.test_cluster_run import status, steps, study, wait_for  # noqa: F401
 
 WORDS = "--env Pendulum-v1 --hiddens 8 --train_batch_size 8 --learning_starts 10 --buffer_size 100"
@@ -56,10 +57,9 @@ def train_together(jobs, prepare=lambda runs: None):
 
 
 def workers_of(process):
-    """Return the processes that train runs, in the order of their starts."""
+    """Return the processes that train runs."""
     children = psutil.Process(process.pid).children()
-    found = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
-    return sorted(found, key=lambda child: child.create_time())
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
 
 
 @pytest.mark.slow
@@ -83,7 +83,9 @@ def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch, 
             wait_for(lambda: all((folder / "progress.csv").exists() for folder in folders), process)
             wait_for(lambda: status(permanent)["state"] == "failed", process)
             wait_for((killed / "checkpoint_00000300").exists, process)  # then it waits in its 350th step
-            workers_of(process)[1].kill()
+            for worker in workers_of(process):
+                if str(killed / LOCK) in [file.path for file in worker.open_files()]:
+                    worker.kill()
             wait_for(lambda: status(killed)["state"] == "finished" and len(steps(stopped)) > 1, process)
             os.kill(process.pid, signal.SIGTERM)
             time.sleep(1.0)
@@ -181,17 +183,11 @@ class StubRun:
         self.failed = False
         self.over = ""
 
-    def __enter__(self):
-        self.starts.append(self.end)
-        return self
-
-    def __exit__(self, *exc):
-        pass
-
     def leave(self):
         pass
 
     def results(self):
+        self.starts.append(self.end)
         if self.end == "crash":
             raise RuntimeError("the simulator broke")
         if self.end == "permanent":
@@ -221,15 +217,16 @@ def test_only_runs_that_crashed_are_retried(tmp_path, monkeypatch):
 
 def test_a_process_that_is_started_again_leaves_out_runs_that_have_ended(tmp_path):
     jobs = [(tmp_path / name, {}) for name in ("timed", "broken", "running")]
-    worker = Worker(jobs, Execution(together=1))
-    worker.events, sender = Pipe(duplex=False)
+    passed = queue.SimpleQueue()
+    worker = Worker(jobs, Execution(together=1), passed)
+    events, sender = Pipe(duplex=False)
     sent = [("start", "timed", {}), ("end", "timed", {"state": INTERRUPTED}), ("fail", "broken", {"reason": "bug"})]
     sent += [("retry", "running", {"reason": "bug"}), "2 runs learn as one"]
-    received = []
     for each in sent:
         sender.send(each)
-        receive(worker, lambda *event: received.append(event), received.append)
-    assert received == sent and worker.list_unfinished() == ["running"]
+    sender.close()
+    worker.receive(events)
+    assert [passed.get() for _ in sent] == sent and [folder.name for folder, _ in worker.jobs] == ["running"]
 
 
 @pytest.mark.parametrize(

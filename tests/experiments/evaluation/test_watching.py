@@ -18,8 +18,7 @@ import enjoy
 from interreplay.environments import rendering
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation import video
-from interreplay.experiments.evaluation.load import read_config
-from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, watch
+from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, read_config, watch
 from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints import find
 from tests.rllib.small_runs import config
@@ -72,7 +71,7 @@ def test_damaged_checkpoints_of_rllibs_own_algorithms_are_rejected(tmp_path):
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     for trusted, message in ((False, "--trust_checkpoint loads it"), (True, "cannot be read")):
         with pytest.raises(CheckpointError, match=message):
-            watch(tmp_path, episodes=1, trusted=trusted)
+            watch(tmp_path, episodes=1, trust_checkpoint=trusted)
 
 
 def saved(made, folder, train=False):
@@ -104,7 +103,7 @@ def checkpoint(request):
 
 def play(checkpoint, on_episode=id, **options):
     """Play a checkpoint; loading the pickles of RLlib's own algorithms is allowed."""
-    return watch(checkpoint, on_episode, trusted=True, **options)
+    return watch(checkpoint, on_episode, trust_checkpoint=True, **options)
 
 
 def test_episodes_are_played_until_a_limit_is_reached(checkpoint):
@@ -164,7 +163,7 @@ def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
     algorithm.save_to_path(tmp_path / "checkpoint_000001")
     space = algorithm.learner.single_module.observation_space
     algorithm.stop()
-    play(tmp_path / "checkpoint_000001", episodes=1, dataset="line/test-v0")
+    play(tmp_path / "checkpoint_000001", episodes=1, record_data="line/test-v0")
     (episode,) = minari.load_dataset("line/test-v0").iterate_episodes()
     recorded = episode.observations
     assert recorded["arm"]["pose"].shape == (26, 2) and recorded["rest"][0].shape == (26, 2)
@@ -182,7 +181,7 @@ def test_recorded_steps_have_the_dtype_of_their_space():
 def test_a_dataset_holds_the_steps_of_the_environment(checkpoint, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    result = play(checkpoint, episodes=2, seed=1, dataset="pendulum/test-v0")
+    result = play(checkpoint, episodes=2, seed=1, record_data="pendulum/test-v0")
     assert result.episodes == play(checkpoint, episodes=2, seed=1).episodes, "recording changes nothing"
     dataset = minari.load_dataset("pendulum/test-v0")
     assert f"{dataset.total_episodes} episodes, {dataset.total_steps} steps" in result.summary()
@@ -199,7 +198,7 @@ def test_a_dataset_holds_the_steps_of_the_environment(checkpoint, tmp_path, monk
             assert env.action_space.contains(action.astype(np.float32))
             obs = env.step(action)[0]
     with pytest.raises(UsageError, match="already exists"):
-        play(checkpoint, episodes=1, dataset="pendulum/test-v0")
+        play(checkpoint, episodes=1, record_data="pendulum/test-v0")
 
 
 def test_bad_requests_are_one_line_before_anything_is_played(trained, capsys, monkeypatch, tmp_path):
@@ -258,7 +257,7 @@ def test_missing_packages_are_reported_with_the_command_that_installs_them(train
     for package in ("minari", "imageio_ffmpeg"):
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=r"pip install 'interreplay\[minari\]'"):
-        play(trained, dataset="a/b-v0")
+        play(trained, record_data="a/b-v0")
     with pytest.raises(UsageError, match=r"pip install 'interreplay\[video\]'"):
         play(trained, video=tmp_path / "a.mp4")
 
@@ -279,7 +278,7 @@ def test_a_rendering_error_is_reported_with_its_remedy(trained, monkeypatch, tmp
 def test_a_window_is_opened_by_the_environment(trained, monkeypatch):
     modes = []
     monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: modes.append(self.render_mode))
-    result = play(trained, episodes=1, window=True)
+    result = play(trained, episodes=1, render=True)
     assert set(modes) == {"human"} and len(modes) >= result.episodes[0].length
 
 

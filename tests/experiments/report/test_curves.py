@@ -3,8 +3,7 @@ import pandas as pd
 import pytest
 
 from interreplay.experiments.report.curves import Curves, align, restrict_to_common_range
-from interreplay.experiments.report.reading.runs import FINISHED, Run
-from interreplay.experiments.report.reading.settings import Description
+from interreplay.experiments.report.reading import FINISHED, Description, Run
 
 
 def run(steps, values):

@@ -11,7 +11,8 @@ from run_folders import ours, settings, write
 from interreplay.errors import UsageError
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
-from interreplay.experiments.report.report import check_output, remove_earlier
+from interreplay.experiments.report.report import find_earlier
+from interreplay.experiments.report.tables import TABLES
 from tests.experiments.commands.command_lines import rejects
 
 TAG = "<img src=x onerror=alert(1)>"
@@ -108,23 +109,19 @@ def test_other_files_are_not_overwritten(tmp_path, name, content, capsys):
 
 
 def test_only_files_of_the_earlier_report_are_removed(tmp_path):
-    kept = {"mine.csv", "mine.png", "notes.txt", "sac-learning.txt"}
-    for name in kept | {"sac-learning.png", "efficiency.csv", "published.csv"}:
-        (tmp_path / name).write_text("")
-    remove_earlier(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 7
-    page = '<a href="sac-learning.png">PNG</a> <a href="gone.svg">SVG</a> <a href="published.csv">CSV</a>'
+    page = '<meta name="generator" content="interreplay 1">'
+    page += '<a href="sac-learning.png">PNG</a> <a href="gone.svg">SVG</a> <a href="published.csv">CSV</a>'
     page += '<a href="../runs/a/">a</a> &lt;a href="mine.csv"> <a href="notes.txt">'
     (tmp_path / "index.html").write_text(page)
-    remove_earlier(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == kept | {"index.html"}
+    found = find_earlier(tmp_path) - {f"{name}.csv" for name in ("runs", *TABLES)}
+    assert found == {"sac-learning.png", "gone.svg", "published.csv"}
 
 
 @pytest.mark.slow
 def test_a_report_can_be_overwritten(report, tmp_path):
-    check_output(report)
-    check_output(tmp_path / "new")
+    assert {path.name for path in report.iterdir()} <= find_earlier(report) | {"index.html"}
+    assert find_earlier(tmp_path / "new") == set()
     page = (report / "index.html").read_text(encoding="utf-8")
     (tmp_path / "index.html").write_text(page.replace('<meta name="generator"', '<meta name="x"'), encoding="utf-8")
     with pytest.raises(UsageError, match=r"contains an index\.html that is not a report"):
-        check_output(tmp_path)
+        find_earlier(tmp_path)

@@ -22,14 +22,14 @@ def test_iqm_is_the_mean_of_the_middle_half():
 def test_improvement_counts_pairs_and_ties_as_half():
     # 1>0, 1=1 | 3>0, 3>1: 3.5 of 4; in the other environment 0 of 1
     ours, theirs = [np.array([1.0, 3.0]), np.array([0.0])], [np.array([0.0, 1.0]), np.array([5.0])]
-    assert improvement(2)(*ours, *theirs) == pytest.approx((3.5 / 4 + 0) / 2)
+    assert improvement(*ours, *theirs) == pytest.approx((3.5 / 4 + 0) / 2)
 
 
 def test_ratio_is_the_geometric_mean_over_environments_of_ratios_of_means_of_at_least_the_floor():
-    assert ratio(1)(np.array([2.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(2.0)
-    assert ratio(2)(np.array([8.0]), np.array([1.0]), np.array([1.0]), np.array([2.0])) == pytest.approx(2.0)
-    assert ratio(1)(np.array([2.0]), np.array([-1.0])) == pytest.approx(2.0 / 0.05)
-    low, high = interval(ratio(1), [np.array([1.0, 2.0]), np.array([-1.0, 3.0])])
+    assert ratio(np.array([2.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(2.0)
+    assert ratio(np.array([8.0]), np.array([1.0]), np.array([1.0]), np.array([2.0])) == pytest.approx(2.0)
+    assert ratio(np.array([2.0]), np.array([-1.0])) == pytest.approx(2.0 / 0.05)
+    low, high = interval(ratio, [np.array([1.0, 2.0]), np.array([-1.0, 3.0])])
     assert low == pytest.approx(1 / 3) and high == pytest.approx(40)
 
 

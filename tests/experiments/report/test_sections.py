@@ -10,8 +10,7 @@ from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
 from interreplay.experiments.report.__main__ import summary
 from interreplay.experiments.report.report import Report
-from interreplay.experiments.report.scores import Scores, read_scores
-from interreplay.experiments.report.sections import build
+from interreplay.experiments.report.sections import Scores, build, read_scores
 from interreplay.experiments.report.tables import all_tables, summaries
 
 

@@ -1,6 +1,6 @@
 import json
 
-from interreplay.experiments.report.reading.settings import Description, describe, method_names
+from interreplay.experiments.report.reading import Description, describe, method_names
 
 
 def of(env="Hopper-v5", buffer="NMER", settings=None, **arguments):

@@ -16,7 +16,7 @@ from ray.tune.search import Searcher
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
 from interreplay.experiments.tune import hyperparameter_search
-from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains, scheduler
+from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, domains, scheduler
 from tests.experiments.commands.command_lines import read_csv
 from tests.experiments.commands.command_lines import steps as recorded_steps
 
@@ -32,7 +32,7 @@ def slot(values=None, refuse=lambda values: False):
             raise UsageError("these do not fit")
         return Path("somewhere"), dict(values)
 
-    return Slot(values, job)
+    return values, job
 
 
 def suggested(search, number):
@@ -54,8 +54,7 @@ def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
     began = {"x": 0.123, "k": 3}
     refuse = lambda values: values["k"] != 2
     search = SequentialSearch(SPACE, [slot(began), slot(refuse=refuse), slot()], [({"x": 0.5, "k": 1}, float("nan"))])
-    search.configured = {"hang_timeout": 9}
-    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "hang_timeout": 9}}
+    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began}}
     assert suggested(search, 1)["k"] == 2
     assert suggested(search, 2) != began
     search.on_trial_complete("trial_0", {"score": 1.0})

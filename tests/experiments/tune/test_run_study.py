@@ -13,7 +13,7 @@ from interreplay.errors import RunFailure
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.tune import run_study
-from interreplay.experiments.tune.trainable import start_signal_actor
+from interreplay.experiments.tune.run_study import start_signal_actor
 
 
 def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):

@@ -21,7 +21,7 @@ from argument_parser import make_parser, resolve_settings
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import CRASHED, FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
-from interreplay.experiments.tune import run_together, study_run, trainable
+from interreplay.experiments.tune import run_study, run_together, study_run
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, run_single
 from interreplay.runs import state_files
 from interreplay.runs.run_folder import RunFolder
@@ -48,17 +48,15 @@ def settings(*more: str) -> dict:
 
 
 def finish(folder: Path, *more: str) -> list[dict]:
-    with StudyRun(folder, settings(*more), 60) as run:
-        return list(run.results())
+    return list(StudyRun(folder, settings(*more), 60).results())
 
 
 def begin(folder: Path, iterations: int, *more: str) -> None:
     """Make some iterations of a run, as if its process were killed after them."""
-    with StudyRun(folder, settings(*more), 60) as run:
-        results = run.results()
-        for _ in range(iterations):
-            next(results)
-        results.close()
+    results = StudyRun(folder, settings(*more), 60).results()
+    for _ in range(iterations):
+        next(results)
+    results.close()
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -88,8 +86,8 @@ def whole(tmp_path_factory) -> Path:
 
 
 def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainable, "listen", lambda signals, ask: ask("stop"))
-    trial = trainable.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
+    monkeypatch.setattr(run_study, "listen", lambda signals, ask: ask("stop"))
+    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings()}})
     result = trial.step()
     assert result["done"] and result["state"] == INTERRUPTED
     assert result["env_steps"] == 0
@@ -99,15 +97,20 @@ def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, 
 @pytest.mark.parametrize(("request_", "step"), [("stop", 8), ("save", 59), ("stop", 75)])
 def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
     folder = tmp_path / "run"
-    with StudyRun(folder, settings(), 60) as run:
-        results = run.results()
-        training = run._prepare()
-        training._progress = lambda steps: run.ask(request_) if steps == step else None
-        run._prepare = lambda: training
-        for _ in results:
-            if request_ == "save" and RunFolder(folder).checkpoints() and training.algo.env_steps >= step:
-                break  # as if it were killed
-        results.close()
+    run = StudyRun(folder, settings(), 60)
+    prepare = run._prepare
+
+    def prepare_request():
+        training = prepare()
+        training.progress = lambda steps: run.ask(request_) if steps == step else None
+        return training
+
+    run._prepare = prepare_request
+    results = run.results()
+    for _ in results:
+        if request_ == "save" and RunFolder(folder).checkpoints() and run.training.algo.env_steps >= step:
+            break  # as if it were killed
+    results.close()
     if request_ == "stop":
         assert TrialFolder(folder).status()["state"] == INTERRUPTED
         assert [RunFolder(folder).checkpoints()[0].name] == [f"checkpoint_{step:08d}"]
@@ -124,8 +127,8 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
 @pytest.mark.slow
 def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
     folder = tmp_path / "run"
-    with StudyRun(folder, settings(), 60) as run, pytest.raises(SystemExit):
-        results = run.results()
+    results = StudyRun(folder, settings(), 60).results()
+    with pytest.raises(SystemExit):
         next(results), next(results)
         results.throw(SystemExit(1))  # SIGTERM raises it in a process of Ray after the end of its study
     left = TrialFolder(folder).status()
@@ -228,7 +231,9 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
     monkeypatch.setattr(study_run, "build", build)
     how = {"trainer": "SAC", "fork_from": None, "max_time": None, "keep_checkpoints": 2, "wrapper": []}
     how |= {"total_env_steps": 100, "steps_per_iteration": 25}
-    with StudyRun(tmp_path / "run", how, 60) as run:
+    run = StudyRun(tmp_path / "run", how, 60)
+    run._status = run.folder.status()
+    with run._exits:
         for steps in (50, 75):
             run.folder.save(steps, write, {}, keep=2)
         run.folder.save_kept(25, write, {})
@@ -239,6 +244,7 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
         assert built[0].stopped and not built[1].stopped
         for training.algo.env_steps in (25, 50, 75):
             assert (training.save() / "weights").read_text() == "new"
+            assert run.folder.status()["env_steps"] == training.algo.env_steps, "also if the process is killed later"
         (note,) = run.folder.status()["notes"]
         assert "checkpoint_00000075 is unusable" in note and note.endswith("the run starts from scratch")
     aside = sorted(path.name for path in run.folder.path.glob("*.set_aside"))
@@ -279,8 +285,8 @@ def test_changed_settings_of_learning_are_rejected():
 
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):
-    with StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(PermanentFailure):
-        list(run.results())
+    with pytest.raises(PermanentFailure):
+        list(StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60).results())
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
 
 
@@ -315,10 +321,10 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
         return run.training
 
     monkeypatch.setattr(StudyRun, "_prepare", prepare)
-    monkeypatch.setattr(trainable, "listen", lambda signals, ask: None)
+    monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
     folder = TrialFolder(tmp_path / "run")
     folder.note(reason="--max_time 1h is over")  # of an earlier start
-    trial = trainable.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})
+    trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings()}})
     if state == FAILED:
         result = trial.step()
         assert (result["state"], result["env_steps"]) == (FAILED, 70) and reason in result["reason"]
@@ -330,15 +336,43 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
     assert status["failures"][0].startswith(reason) and rescued == expected
 
 
+@pytest.mark.parametrize(
+    ("request_", "complete", "state"),
+    [("", False, "stopped early"), ("stop", False, INTERRUPTED), ("", True, FINISHED)],
+)
+def test_tune_ends_a_run_between_two_iterations(request_, complete, state, tmp_path, monkeypatch):
+    def prepare(run):
+        algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
+        requests = SimpleNamespace(timed_out=False)
+        run.training = SimpleNamespace(algo=algo, complete=complete, stop_reason="", requests=requests, stop=int)
+        run.training.iterations = lambda: iter([{}, {}])
+        run.training.pulse = int
+        run._requested = request_
+        return run.training
+
+    monkeypatch.setattr(StudyRun, "_prepare", prepare)
+    monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
+    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings()}})
+    assert trial.step()["env_steps"] == 70
+    with pytest.raises(UsageError, match="another process"), hold(tmp_path / "run", "the run", patience=0.05):
+        pass
+    for _ in range(2):
+        trial.cleanup()
+        status = TrialFolder(tmp_path / "run").status()
+        assert (status["state"], status["env_steps"]) == (state, 70)
+    with hold(tmp_path / "run", "the run"):
+        pass
+
+
 def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch):
     folder = TrialFolder(tmp_path / "run")
     folder.note(state=RUNNING)
     monkeypatch.setattr(study_run, "hold", functools.partial(hold, patience=0.05))
-    monkeypatch.setattr(trainable, "listen", lambda signals, ask: None)
+    monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
     with hold(folder.path, "the run"):
         with pytest.raises(UsageError, match="another process is using"):
             run_single(folder, settings(), Execution(max_failures=1), io.StringIO())
-        trial = trainable.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})
+        trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings()}})
         result = trial.step()
         run = StudyRun(folder.path, settings(), 0)
         run.leave = lambda: None

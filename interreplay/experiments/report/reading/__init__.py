@@ -1,1 +1,0 @@
-"""Read runs on disk: their folders, settings and results."""
