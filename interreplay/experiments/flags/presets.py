@@ -51,7 +51,9 @@ class Preset:
         """Return flags and values for an algorithm on an environment; more specific ones win."""
         trainer = get_built_in(trainer)
         if trainer not in self.trainers:
-            raise UsageError(f"preset {self.name} is for {' and '.join(self.trainers)}, not for {trainer}")
+            raise UsageError(
+                f"preset {self.name} is for {', '.join(self.trainers)}, not for {trainer}; choose one by --trainer"
+            )
         found: dict[str, Any] = {}
         for given in (self.everywhere, *self.get_environment_flags(env)):
             found |= given
