@@ -198,7 +198,7 @@ def imagined(rows: Any, repeats: int) -> str:
             start = time.process_time()
             before = source.virtual.storage.written
             with torch.no_grad():
-                for step in source.imagination.rollouts(source.real, source.rng):
+                for step in source.rollouts():
                     source.virtual.add(step)
             taken.append(time.process_time() - start)
             assert source.virtual.storage.written - before == 100_000
