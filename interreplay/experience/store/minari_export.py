@@ -38,7 +38,7 @@ def _episodes(store: ExperienceStore, newest: int | None) -> Iterator[dict[str, 
     store.check()
     rows = cat(list(store.portions()))
     assert rows.episode is not None
-    ids = store.episodes().index
+    ids = store.episodes().ids
     chosen = ids[-(newest or len(ids)) :]
     order = torch.argsort(rows.episode, stable=True)
     sorted_ids = rows.episode[order]

@@ -103,11 +103,11 @@ class ExperienceStore:
             first += segment.rows
 
     def episodes(self) -> Any:
-        """Return a data frame of the episodes, indexed by their ids, in the order of their first rows.
+        """Return a data frame of the episodes in the order of their first rows.
 
-        Columns: ``lengths`` and ``returns`` of the stored rows; ``ends``, the env steps of the last rows; ``ended``,
-        whether the last row terminated or was truncated, otherwise the episode was interrupted; ``success``, whether
-        any row was a success, if the environment may report successes.
+        Columns: ``ids``; ``lengths`` and ``returns`` of the stored rows; ``ends``, the env steps of the last rows;
+        ``ended``, whether the last row terminated or was truncated, otherwise the episode was interrupted; ``success``,
+        whether any row was a success, if the environment may report successes.
         """
         import pandas as pd  # takes long to import, and recording does not need it
 
@@ -122,7 +122,7 @@ class ExperienceStore:
         found["returns"] = episodes.returns.sum()
         if "success" in rows and (rows.success.any() or self.header.about.get(REPORTS_SUCCESS)):
             found["success"] = episodes.success.any()
-        return found
+        return found.reset_index()
 
 
 def find_store(path: Path) -> Path | None:

@@ -52,7 +52,7 @@ def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
     expected: dict[int, list[float]] = {}
     for episode, reward in zip(rows.episode.tolist(), rows.rewards.tolist(), strict=True):
         expected.setdefault(episode, []).append(reward)
-    assert found.index.tolist() == list(expected)
+    assert found.ids.tolist() == list(expected)
     assert found.lengths.tolist() == [len(rewards) for rewards in expected.values()]
     assert found.returns.tolist() == pytest.approx([sum(rewards) for rewards in expected.values()], abs=1e-6)
     assert not found.ended.any() and "success" not in found
