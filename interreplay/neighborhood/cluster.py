@@ -15,8 +15,9 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
-from interreplay.neighborhood.clusters.clustering import Clustering, ClusterMoments
-from interreplay.neighborhood.clusters.transition_vectors import (
+from interreplay.neighborhood.clustering import (
+    Clustering,
+    ClusterMoments,
     action_range,
     as_transitions,
     discrete_places,

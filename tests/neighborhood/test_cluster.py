@@ -9,7 +9,7 @@ from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
 from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, ClusterCenter, ClusterMember
-from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead
+from interreplay.neighborhood.clustering import as_transitions, lead
 from interreplay.storage.read_views import NStep, OneStep, ReadView
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
@@ -130,7 +130,7 @@ def test_between_refreshes_new_rows_join_the_nearest_center():
 
 @pytest.mark.slow
 def test_many_rows_are_reassigned_in_turn(monkeypatch):
-    monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.REASSIGNED", 100)
+    monkeypatch.setattr("interreplay.neighborhood.clustering.REASSIGNED", 100)
     *_, (storage, clustering) = fed(ClusterCenter(20, 50), 1000, [10] * 400)
     check_lists(storage, clustering)
     check_moments(storage, clustering)

@@ -1,18 +1,21 @@
-"""Clusters of all stored rows, updated as rows are added and overwritten."""
+"""Clusters of all stored rows, updated as rows are added and overwritten, and vectors [s; a; r; s'] of rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from interreplay.neighborhood.clusters.membership import ClusterMembership
-from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
 from interreplay.neighborhood.kmeans import move_centers
+from interreplay.neighborhood.membership import ClusterMembership
+from interreplay.storage.columns import Columns, discrete_columns, get_part_name, num_features, observation_columns
 from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import RunningMoments, RunningStandardizer
+from interreplay.transitions import Transitions, join_parts, unchecked
 
 
 class ClusterMoments(RunningMoments):
@@ -63,6 +66,11 @@ BLOCK = 1024  # rows compared with all centers at a time; their distances stay i
 
 Reader = Callable[[Storage, np.ndarray], np.ndarray]
 """``(storage, slots (n,)) -> (n, D)``: rows as vectors."""
+
+
+def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
+    """Return z = [s; a] of the rows in `slots` ``(n,)``, float32 ``(n, d)``."""
+    return storage.features(torch.from_numpy(slots)).numpy()
 
 
 class Clustering:
@@ -291,3 +299,59 @@ def chunks(slots: np.ndarray) -> Iterator[np.ndarray]:
     """Yield `slots` ``(n,)`` in chunks."""
     for start in range(0, len(slots), CHUNK):
         yield slots[start : start + CHUNK]
+
+
+def lead(columns: Columns) -> int:
+    """Return the position of z in a vector: the size of the achieved goal, which is part of s but not of z."""
+    return action_range(columns).stop - num_features(columns)
+
+
+def discrete_places(columns: Columns) -> list[int]:
+    """Return the positions of discrete values of s, a and s' in a vector, in ascending order."""
+    observed = list(observation_columns(columns))
+    discrete = discrete_columns(columns)
+    places: list[int] = []
+    start = 0
+    for name in (*observed, "actions", "rewards", *observed):
+        stop = start + math.prod(columns[name][0])
+        if name in discrete:
+            places += range(start, stop)
+        start = stop
+    return places
+
+
+def action_range(columns: Columns) -> slice:
+    """Return the position of the action in a vector."""
+    start = sum(math.prod(shape) for shape, _ in observation_columns(columns).values())
+    return slice(start, start + math.prod(columns["actions"][0]))
+
+
+def length(columns: Columns) -> int:
+    """Return the length D of a vector."""
+    actions = action_range(columns)
+    return actions.start + actions.stop + 1
+
+
+def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
+    """Return transitions ``(n, ...)`` in the stored shapes and dtypes from vectors ``(n, D)``; none terminates."""
+    start = 0
+
+    def take(name: str) -> Tensor:
+        nonlocal start
+        shape, dtype = columns[name]
+        part = vectors[:, start : start + math.prod(shape)]
+        start += math.prod(shape)
+        if not dtype.is_floating_point:
+            part = part.round()
+        return part.to(dtype).reshape(len(vectors), *shape)
+
+    observed = list(observation_columns(columns))
+    never = torch.zeros(len(vectors), dtype=torch.bool)
+    return unchecked(  # in the order of the vector
+        obs=join_parts({get_part_name(name): take(name) for name in observed}),
+        actions=take("actions"),
+        rewards=take("rewards"),
+        next_obs=join_parts({get_part_name(name): take(name) for name in observed}),
+        terminated=never,
+        truncated=never.clone(),
+    )
