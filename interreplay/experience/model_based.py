@@ -19,7 +19,7 @@ from interreplay.environments.registration import WRAPPED, inner_env_name
 from interreplay.environments.terminations import TerminationFn, as_termination_fn, termination_function
 from interreplay.errors import accepted_names, check_number
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
-from interreplay.experience.learned_models.fitting import FitSettings
+from interreplay.experience.learned_models.ensembles import FitSettings
 from interreplay.experience.learned_models.rollouts import (
     ONE_STEP,
     PUBLISHED,

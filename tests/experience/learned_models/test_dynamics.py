@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interreplay.experience.learned_models.dynamics import Dynamics, Scale, calibration
-from interreplay.experience.learned_models.fitting import FitSettings
+from interreplay.experience.learned_models.ensembles import FitSettings
 from interreplay.experience.learned_models.rollouts import (
     StateColumns,
     as_schedule,
