@@ -14,8 +14,7 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer, methods
-from interreplay.buffer.joined_sample import JoinedSample
-from interreplay.buffer.sample import Sample
+from interreplay.buffer.sample import JoinedSample, Sample
 from interreplay.experience.offline import Offline
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.offline_data.find import looks_like_data

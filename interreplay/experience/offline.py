@@ -23,7 +23,7 @@ from interreplay.experience.offline_data.where import Where
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
-from interreplay.storage.fixed_rows import FixedStorage
+from interreplay.storage.ring import FixedStorage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions
 

@@ -19,8 +19,7 @@ from interreplay.runs import state_files
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.disk import hold
-from interreplay.storage.fixed_rows import FixedStorage
-from interreplay.storage.ring import Storage
+from interreplay.storage.ring import FixedStorage, Storage
 from interreplay.transitions import Transitions
 
 FORMAT = 4
