@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.synthesis.gaussian_process.fit import fit
+from interreplay.synthesis.gaussian_process.fit import Schedule, fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
 from interreplay.synthesis.gaussian_process.processes import Form, posterior
-from interreplay.synthesis.gaussian_process.schedule import Schedule
 
 
 def evaluate(
