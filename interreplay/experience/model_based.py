@@ -328,14 +328,22 @@ class ModelBased(Mix):
         else:
             due = self.env_steps - self._fitted_at >= self._fit_every
         if due:
-            started = time.perf_counter()
-            self._fit()
-            fitted = time.perf_counter()
-            self._ensure_room()
-            for rows in self.rollouts():
-                self.virtual.add(rows)
-            self._seconds = {"fit_seconds": fitted - started, "rollout_seconds": time.perf_counter() - fitted}
+            self.imagine()
         return super()._counts(size)
+
+    def imagine(self) -> None:
+        """Fit the model to the stored rows, and store rollouts of the current policy in it.
+
+        Raises:
+            ValueError: `connect` has not provided a policy.
+        """
+        started = time.perf_counter()
+        self._fit()
+        fitted = time.perf_counter()
+        self._ensure_room()
+        for rows in self.rollouts():
+            self.virtual.add(rows)
+        self._seconds = {"fit_seconds": fitted - started, "rollout_seconds": time.perf_counter() - fitted}
 
     def _fit(self) -> None:
         """Fit the model to all stored rows, or to `fit_rows` rows drawn without replacement."""
