@@ -16,7 +16,7 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer, methods
 from interreplay.buffer.sample import JoinedSample, Sample
 from interreplay.experience.offline import Offline
-from interreplay.experience.offline_data.conversion import Spaces
+from interreplay.experience.offline_data.dataset import Spaces
 from interreplay.experience.offline_data.find import looks_like_data
 from interreplay.experience.source import RowSource
 from interreplay.part import Context, union

@@ -26,13 +26,13 @@ from interreplay.experience.learned_models.rollouts import (
     Schedule,
     StateColumns,
     as_schedule,
+    compute_rollout_length,
     goal_values,
-    rollout_length_at,
     simulate,
 )
 from interreplay.experience.mix import Mix, derive_seed, make_source
 from interreplay.experience.offline import Offline
-from interreplay.experience.offline_data.conversion import Spaces
+from interreplay.experience.offline_data.dataset import Spaces
 from interreplay.learning.update import flat_rows
 from interreplay.part import Context, standard_normal
 from interreplay.selection.shares import Share
@@ -285,7 +285,7 @@ class ModelBased(Mix):
     @property
     def length(self) -> int:
         """Current rollout length."""
-        return rollout_length_at(self._schedule or self._published, self.env_steps)
+        return compute_rollout_length(self._schedule or self._published, self.env_steps)
 
     def count_rows(self, length: int) -> int:
         """Return the number of kept rows of rollouts of `length` steps."""

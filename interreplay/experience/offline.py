@@ -18,7 +18,7 @@ from interreplay.environments.relabeled import RewardFunction
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.collection import get_data_name
-from interreplay.experience.offline_data.conversion import Spaces
+from interreplay.experience.offline_data.dataset import Spaces
 from interreplay.experience.offline_data.where import Where
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.part import Context

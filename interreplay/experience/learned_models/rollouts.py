@@ -201,7 +201,7 @@ def as_schedule(given: Any) -> Schedule | None:
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 
-def rollout_length_at(schedule: Schedule, env_steps: int) -> int:
+def compute_rollout_length(schedule: Schedule, env_steps: int) -> int:
     """Return the rollout length after a number of env steps of the run.
 
     With the schedule (start, end, from, to), it is `start` up to env step `from`, grows linearly, and is `end` after

@@ -15,8 +15,7 @@ from interreplay.environments.actions import make_actions
 from interreplay.environments.relabeled import Relabel
 from interreplay.environments.spaces import as_column, space_to_record
 from interreplay.errors import UsageError
-from interreplay.experience.offline_data.conversion import Conversion, Spaces
-from interreplay.experience.offline_data.dataset import Dataset
+from interreplay.experience.offline_data.dataset import Conversion, Dataset, Spaces
 from interreplay.experience.offline_data.find import expand_pattern, find_dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.learning.update import SUCCESS_COLUMN

@@ -11,8 +11,8 @@ from interreplay.experience.learned_models.ensembles import FitSettings
 from interreplay.experience.learned_models.rollouts import (
     StateColumns,
     as_schedule,
+    compute_rollout_length,
     goal_values,
-    rollout_length_at,
     simulate,
 )
 
@@ -225,8 +225,9 @@ def test_goal_functions_of_one_row_and_of_many():
 def test_rollout_lengths_follow_the_schedule():
     schedule = as_schedule((1, 15, 20_000, 150_000))
     lengths = [
-        rollout_length_at(schedule, steps) for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
+        compute_rollout_length(schedule, steps)
+        for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
     ]
     assert lengths == [1, 1, 1, 2, 8, 14, 15, 15]
-    assert [rollout_length_at(as_schedule(3), steps) for steps in (0, 10**6)] == [3, 3]
-    assert [rollout_length_at(as_schedule((5, 1, 100, 100)), steps) for steps in (99, 100)] == [5, 1]
+    assert [compute_rollout_length(as_schedule(3), steps) for steps in (0, 10**6)] == [3, 3]
+    assert [compute_rollout_length(as_schedule((5, 1, 100, 100)), steps) for steps in (99, 100)] == [5, 1]
