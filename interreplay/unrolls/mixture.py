@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,14 +106,10 @@ class UnrollMix(SharedSources):
     """
 
     def __init__(self, sources: Sequence[tuple[UnrollSource, Share]]):
+        self.shares = make_shares([(source.name, source.fresh, share) for source, share in sources])
         self.sources: dict[str, UnrollSource] = {}
-        shares: dict[str, Share] = {}
-        for source, share in sources:
-            name = make_unique_name(source.name, shares)
+        for name, (source, _) in zip(self.shares.names, sources, strict=True):
             self.sources[name] = source
-            shares[name] = share
-        check_queue([name for name, source in self.sources.items() if source.fresh], shares)
-        self.shares = make_shares(shares)
         self.batches = 0
 
     @property
@@ -272,26 +268,25 @@ class UnrollExperience:
         self.rng.bit_generator.state = state["rng"]
 
 
-def make_unique_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not `taken`: ``"uniform"``, ``"uniform#2"`` and so on."""
-    found = name
-    number = 1
-    while found in taken:
-        number += 1
-        found = f"{name}#{number}"
-    return found
+def make_shares(sources: Sequence[tuple[str, bool, Share]]) -> Shares:
+    """Return the division of batches among sources, each given by its name, whether it is a queue, and its share.
 
+    Names that repeat become ``"uniform#2"``, ``"uniform#3"`` and so on.
 
-def make_shares(shares: Mapping[str, Share]) -> Shares:
-    """Return the division of batches by the shares of sources."""
-    try:
-        return Shares(list(shares), shares)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def check_queue(queues: Sequence[str], shares: Mapping[str, Share]) -> None:
-    """Raise UsageError unless exactly one of the sources is a queue and its share is always above 0."""
+    Raises:
+        UsageError: If not exactly one source is a queue, its share is 0, or the shares do not add up to 1.
+    """
+    shares: dict[str, Share] = {}
+    queues = []
+    for kind, fresh, share in sources:
+        name = kind
+        number = 1
+        while name in shares:
+            number += 1
+            name = f"{kind}#{number}"
+        shares[name] = share
+        if fresh:
+            queues.append(name)
     if not queues:
         raise UsageError(
             f"a mix of {', '.join(shares) or 'nothing'} has no fresh unrolls; expected a queue with a share above 0, "
@@ -302,3 +297,7 @@ def check_queue(queues: Sequence[str], shares: Mapping[str, Share]) -> None:
     share = shares[queues[0]]
     if not np.all(np.asarray(share) > 0):
         raise UsageError(f"the share of {queues[0]} is {share}; expected above 0, as replay alone does not learn")
+    try:
+        return Shares(list(shares), shares)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
