@@ -60,7 +60,7 @@ def test_only_some_folders_import_ray():
 # Layers from bottom to top: a file imports from its own layer and from earlier layers. A listed folder, or a listed
 # file in a folder, is a separate layer.
 LAYERS = """
-errors imports runs.state_files runs.results runs transitions storage environments
+errors runs.state_files runs.results runs transitions storage environments
 learning.setting_fields learning.settings learning.networks learning.policies learning.exploration learning.losses
 learning.update learning.actor_critic learning.value learning.policy_gradient
 learning.listed learning.algorithms_table learning.architectures learning acting

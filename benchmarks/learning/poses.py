@@ -42,7 +42,7 @@ def load_policy(run: Path) -> Callable[[np.ndarray], np.ndarray]:
 
     def act(observation: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            return module.act(torch.as_tensor(observation, dtype=torch.float32)[None], None)[0].numpy()
+            return module.policy.act(torch.as_tensor(observation, dtype=torch.float32)[None])[0].numpy()
 
     return act
 

@@ -7,7 +7,7 @@ import copy
 import importlib.util
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from interreplay.acting.trained_policy import TrainedPolicy, column_type
 from interreplay.environments.actions import BoxActions, NestedActions, make_actions
+from interreplay.environments.imports import suppress_logged_warnings
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError, UsageError
-from interreplay.imports import suppress_logged_warnings
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP
@@ -157,7 +157,9 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
     parts = draw_observations(policy, observations, seed)
     work = target.with_name(f".{target.stem}.writing{target.suffix}")
     try:
-        with _suppress_output():
+        # Exporters print, log and warn.
+        with suppress_logged_warnings(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
             run = _write(DeterministicPolicy(policy).eval(), parts, work)
         found = compare_actions(policy, run, parts)
         work.replace(target)
@@ -287,11 +289,3 @@ def compare_actions(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndar
     if not missed <= tolerance:
         raise ExportError(f"the exported policy acts differently: {found.summary()}; nothing was written")
     return found
-
-
-@contextlib.contextmanager
-def _suppress_output() -> Iterator[None]:
-    """Suppress what exporters print, log and warn about."""
-    with suppress_logged_warnings(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield

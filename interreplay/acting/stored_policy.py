@@ -32,15 +32,7 @@ def describe(
     model: Mapping[str, Any],
     **about: Any,
 ) -> dict[str, Any]:
-    """Return a description of a policy, ready for JSON.
-
-    Args:
-        architecture: Name of the architecture of the networks.
-        observation_space: Space of one observation.
-        action_space: Space of one action.
-        model: Settings of the networks by name.
-        **about: ``normalized``, see `TrainedPolicy`, and other metadata.
-    """
+    """Return a description of a policy, ready for JSON; `about` are ``normalized`` and other metadata."""
     names = filter(model.__contains__, (*COMMON, *ARCHITECTURES[architecture].settings))
     return {
         "format": FORMAT,

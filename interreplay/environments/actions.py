@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,27 +19,7 @@ from interreplay.environments.spaces import (
 )
 
 
-class Actions(Protocol):
-    """Actions of one space, as stored in replay buffers and as passed to environments.
-
-    Attributes:
-        shape: Shape of one stored action.
-    """
-
-    shape: tuple[int, ...]
-
-    def to_env(self, actions: np.ndarray) -> Any:
-        """Convert stored actions ``(n, *shape)`` to arrays ``(n, ...)`` nested like the action space."""
-
-    def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return `count` uniformly random stored actions."""
-
-    def first(self, actions: Any) -> Any:
-        """Return the first of several actions of an environment."""
-        return actions[0]
-
-
-class BoxActions(Actions):
+class BoxActions:
     """Continuous actions, stored in [−1, 1].
 
     Args:
@@ -47,6 +27,7 @@ class BoxActions(Actions):
         normalized: Whether [−1, 1] is scaled to the whole space instead of clipped to its bounds.
 
     Attributes:
+        shape: Shape of one stored action.
         low: Smallest action of the environment.
         high: Largest action of the environment.
         start: Action of the environment for a stored −1.
@@ -77,7 +58,12 @@ class BoxActions(Actions):
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Return `count` uniformly random stored actions."""
         return rng.uniform(-1.0, 1.0, (count, *self.shape)).astype(np.float32)
+
+    def first(self, actions: Any) -> Any:
+        """Return the first of several actions of an environment."""
+        return actions[0]
 
 
 class NestedActions(BoxActions):
@@ -113,7 +99,7 @@ class NestedActions(BoxActions):
         return next(iter(iterate(self._space, actions)))
 
 
-class DiscreteActions(Actions):
+class DiscreteActions:
     """Discrete actions, stored as integers from 0.
 
     Args:
@@ -130,6 +116,13 @@ class DiscreteActions(Actions):
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
         return rng.integers(0, self._count, count)
+
+    def first(self, actions: Any) -> Any:
+        return actions[0]
+
+
+Actions = BoxActions | DiscreteActions
+"""Actions of one space, as stored in replay buffers and as passed to environments."""
 
 
 def make_actions(space: gym.Space, normalized: bool = True) -> Actions:

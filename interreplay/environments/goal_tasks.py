@@ -17,9 +17,17 @@ class ThresholdTask(gym.Env):
 
     Attributes:
         goal: The desired number, the threshold of the original task.
+        bounds: The smallest and the largest number.
     """
 
     goal: float
+    bounds: tuple[float, float]
+
+    def __init__(self, render_mode: str | None = None):
+        super().__init__(render_mode=render_mode)  # type: ignore[call-arg]
+        goals = gym.spaces.Box(*self.bounds, (1,), np.float32)
+        spaces = {"observation": self.observation_space, "achieved_goal": goals, "desired_goal": goals}
+        self.observation_space = gym.spaces.Dict(spaces)
 
     def achieved(self) -> float:
         """Return the current number."""
@@ -32,11 +40,6 @@ class ThresholdTask(gym.Env):
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         """Return rewards ``(...)`` for goals ``(..., 1)``."""
         return self.compute_terminated(achieved, desired, info).astype(np.float32) - np.float32(1)
-
-    def with_goals(self, space: gym.Space, low: float, high: float) -> gym.spaces.Dict:
-        """Return the observation space with goals between two numbers."""
-        goals = gym.spaces.Box(low, high, (1,), np.float32)
-        return gym.spaces.Dict({"observation": space, "achieved_goal": goals, "desired_goal": goals})
 
     def add_goals(self, observation: np.ndarray) -> dict[str, np.ndarray]:
         """Add the goals to an observation."""
@@ -60,10 +63,7 @@ class GoalMountainCar(ThresholdTask, MountainCarEnv):
     """MountainCar (Moore 1990) with a goal position to reach or pass."""
 
     goal = 0.5
-
-    def __init__(self, render_mode: str | None = None):
-        MountainCarEnv.__init__(self, render_mode=render_mode)
-        self.observation_space = self.with_goals(self.observation_space, self.min_position, self.max_position)
+    bounds = (-1.2, 0.6)
 
     def achieved(self) -> float:
         return float(self.state[0])
@@ -73,10 +73,7 @@ class GoalAcrobot(ThresholdTask, AcrobotEnv):
     """Acrobot (Sutton 1996) with a goal height of the tip, from −2 (hanging) to 2 (upright)."""
 
     goal = 1.0
-
-    def __init__(self, render_mode: str | None = None):
-        AcrobotEnv.__init__(self, render_mode=render_mode)
-        self.observation_space = self.with_goals(self.observation_space, -2.0, 2.0)
+    bounds = (-2.0, 2.0)
 
     def achieved(self) -> float:
         assert self.state is not None

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.imports import suppress_logged_warnings
+from interreplay.environments.imports import suppress_logged_warnings
 
 PREFIX = "MinAtar/"
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")

@@ -8,7 +8,7 @@ import importlib.util
 import io
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -73,31 +73,17 @@ def register_dm_control() -> None:
             spec.additional_wrappers += (FLAT,)
 
 
-class Family(NamedTuple):
-    """Environments with common prefixes of their ids.
-
-    Attributes:
-        extra: Extra of this package that installs `packages`.
-        beginnings: Prefixes of the ids.
-        packages: Modules that must be installed.
-        register: Registers the environments, unless Gymnasium does so; may be called several times.
-    """
-
-    extra: str
-    beginnings: tuple[str, ...]
-    packages: tuple[str, ...]
-    register: Callable[[], None]
-
-
 ROBOTICS = ("Fetch", "PointMaze_", "AntMaze_", "Hand", "Adroit", "FrankaKitchen")
-FAMILIES = (
-    Family("", (PREFIX,), (), register_ours),
-    Family("robotics", ROBOTICS, ("gymnasium_robotics",), register_robotics),
-    Family("dm-control", ("dm_control/",), ("shimmy", "dm_control"), register_dm_control),
-    Family("minatar", ("MinAtar/",), ("minatar",), minatar.register),
-    Family("box2d", ("LunarLander", "BipedalWalker", "CarRacing"), ("Box2D", "pygame"), lambda: None),
-    Family("atari", ("ALE/",), ("ale_py", "cv2"), atari.register),
+FAMILIES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], Callable[[], None]], ...] = (
+    ("", (PREFIX,), (), register_ours),
+    ("robotics", ROBOTICS, ("gymnasium_robotics",), register_robotics),
+    ("dm-control", ("dm_control/",), ("shimmy", "dm_control"), register_dm_control),
+    ("minatar", ("MinAtar/",), ("minatar",), minatar.register),
+    ("box2d", ("LunarLander", "BipedalWalker", "CarRacing"), ("Box2D", "pygame"), lambda: None),
+    ("atari", ("ALE/",), ("ale_py", "cv2"), atari.register),
 )
+"""For each extra of this package: prefixes of ids, the modules that it installs, and a function that registers the
+environments, unless Gymnasium does so; it may be called several times."""
 NAMESPACES = ("ALE/", "MinAtar/", "dm_control/")
 """Prefixes of the ids of other packages."""
 
@@ -109,11 +95,11 @@ def register(name: str) -> str:
     """
     if ":" in name:  # gymnasium imports the module
         search_current_folder()
-    for family in FAMILIES:
-        if name.startswith(family.beginnings) or (family.extra == "atari" and atari.RETIRED in name):
-            if not all(map(importlib.util.find_spec, family.packages)):
-                return family.extra
-            family.register()
+    for extra, prefixes, packages, register_family in FAMILIES:
+        if name.startswith(prefixes) or (extra == "atari" and atari.RETIRED in name):
+            if not all(map(importlib.util.find_spec, packages)):
+                return extra
+            register_family()
     return ""
 
 

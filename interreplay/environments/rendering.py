@@ -20,8 +20,11 @@ def has_screen() -> bool:
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def choose_backend() -> str:
+def choose_backend(tested: bool = False) -> str:
     """Set ``MUJOCO_GL`` if it is not set and there is no display.
+
+    Args:
+        tested: Prefer a backend that works in a test process. MuJoCo must not be imported yet.
 
     Returns:
         Its value: ``egl``, ``osmesa``, ``disabled`` if neither is installed, or ``""`` for the display.
@@ -30,23 +33,12 @@ def choose_backend() -> str:
         for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):  # both are read by pygame, which renders classic control
             os.environ.setdefault(name, "dummy")
         if not os.environ.get(VARIABLE):
-            os.environ[VARIABLE] = next(filter(_loads, LIBRARIES), "disabled")
+            installed = filter(_loads, LIBRARIES)
+            first = next(installed, "disabled")
+            os.environ[VARIABLE] = first
+            if tested and first in LIBRARIES:
+                os.environ[VARIABLE] = next(filter(_draws, (first, *installed)), first)
     return os.environ.get(VARIABLE, "")
-
-
-def choose_working_backend() -> str:
-    """Set ``MUJOCO_GL`` as `choose_backend` does, but to a backend that works in a test process.
-
-    Call this before MuJoCo is imported. A value that is already set is kept.
-    """
-    if os.environ.get(VARIABLE) or has_screen():
-        return choose_backend()
-    choose_backend()
-    for name in filter(_loads, LIBRARIES):
-        if _draws(name):
-            os.environ[VARIABLE] = name
-            break
-    return os.environ[VARIABLE]
 
 
 def _draws(backend: str) -> bool:

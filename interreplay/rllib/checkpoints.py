@@ -79,10 +79,6 @@ class CheckpointedAlgorithm(Algorithm):
     single_spaces: Any
     capacity: Any
 
-    def describe_policy(self) -> tuple[dict[str, Any], Any]:
-        """Return a description of the policy, see `stored_policy.describe`, and its networks."""
-        raise NotImplementedError
-
     def _identity(self) -> dict[str, str]:
         """Return the properties that a checkpoint and the algorithm that loads it must share."""
         observation_space, action_space = self.single_spaces
@@ -136,10 +132,13 @@ class CheckpointedAlgorithm(Algorithm):
         if path is None:
             path = tempfile.mkdtemp(prefix="interreplay_")
         target = local_folder(path, filesystem)
-        description, nets = self.describe_policy()
+        module = self.learner.single_module
+        description = module.described(
+            self.config.normalize_actions, algorithm=type(self).__name__, env=str(self.config.env)
+        )
         weights: dict[str, Any] = {}
         if "own_code" not in description:  # otherwise, a user's code defines the networks
-            weights = {part: dict(getattr(nets, part).state_dict()) for part in stored_policy.PARTS}
+            weights = {part: dict(getattr(module.nets, part).state_dict()) for part in stored_policy.PARTS}
         config = stored_config(self.config)
         about = {
             "fits": self._identity(),

@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -79,13 +80,7 @@ def _show_warnings() -> None:
 
 
 def prepare_host(threads: int, workers: int, device: str = "cpu") -> None:
-    """Limit the CPU threads, hide messages, and start Ray if it has processes or a GPU to manage.
-
-    Args:
-        threads: CPU threads of the learner.
-        workers: Number of sampling processes.
-        device: The learner's device.
-    """
+    """Limit the learner's CPU threads, hide messages, and start Ray for sampling processes or a GPU of the learner."""
     os.environ.update(thread_limits(threads))
     torch.set_num_threads(threads)
     hide_messages()
@@ -108,9 +103,6 @@ def start_local(cpus: int) -> None:
     """Start Ray on 127.0.0.1 without a dashboard and with its own token, unless it is running already.
 
     Ray's processes run in their own sessions, so that signals to the group of this process do not reach them.
-
-    Args:
-        cpus: Number of CPUs that Ray manages.
     """
     if not ray.is_initialized():
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
@@ -119,7 +111,10 @@ def start_local(cpus: int) -> None:
             AuthenticationTokenLoader.instance().reset_cache()  # it may hold the token of an earlier session
         # On a busy machine a worker needs more than Ray's 60 seconds to import its modules.
         os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
-        with _loopback(), _separate_sessions(), _preserve_sigterm(), patient_start():
+        # On 127.0.0.1, as Ray listens by default on Windows and macOS.
+        loopback = replaced(ray_constants, ENABLE_RAY_CLUSTER=False)
+        environment = variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"})
+        with loopback, environment, _separate_sessions(), _preserve_sigterm(), patient_start():
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -148,7 +143,17 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patient_start() -> Iterator[None]:
+def replaced(module: ModuleType, **values: Any) -> Iterator[None]:
+    """Replace attributes of a module inside the block."""
+    before = {name: getattr(module, name) for name in values}
+    vars(module).update(values)
+    try:
+        yield
+    finally:
+        vars(module).update(before)
+
+
+def patient_start() -> contextlib.AbstractContextManager[None]:
     """Let a Ray that starts inside the block wait `START_LIMIT` seconds for its node.
 
     Ray waits for 30 seconds, which the start can exceed on a busy machine.
@@ -165,27 +170,10 @@ def patient_start() -> Iterator[None]:
                     raise
             time.sleep(0.1)
 
-    services.get_node = wait
-    try:
-        yield
-    finally:
-        services.get_node = get_node
+    return replaced(services, get_node=wait)
 
 
-@contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-    """Let a Ray that starts inside the block listen on 127.0.0.1, as it does by default on Windows and macOS."""
-    constant = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        with variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}):
-            yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = constant
-
-
-@contextlib.contextmanager
-def _separate_sessions() -> Iterator[None]:
+def _separate_sessions() -> contextlib.AbstractContextManager[None]:
     """Start Ray's processes so that SIGTERM to this process's group (``timeout``, ``kill -- -PGID``) spares them.
 
     Linux ends them with their parent. On other systems Ray's reaper, which only knows groups, ends them, so nothing
@@ -201,12 +189,9 @@ def _separate_sessions() -> Iterator[None]:
 
         return popen(*words, preexec_fn=prepare, start_new_session=True, **options)
 
-    if sys.platform.startswith("linux"):
-        services.ConsolePopen = start
-    try:
-        yield
-    finally:
-        services.ConsolePopen = popen
+    if not sys.platform.startswith("linux"):
+        return contextlib.nullcontext()
+    return replaced(services, ConsolePopen=start)
 
 
 @contextlib.contextmanager

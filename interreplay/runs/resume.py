@@ -92,11 +92,13 @@ def reopen(
     total: int,
     notify: Callable[[str], Any],
     evaluation_failed: bool = False,
+    unit: str = "steps",
 ) -> RunFolder:
     """Return the run's folder after dropping results beyond a checkpoint, and renaming newer checkpoints.
 
     A complete run is accepted if its last row of results is missing, because of a full disk or because the last
-    evaluation failed. After ``--recover``, the run continues at more `steps` than those of the checkpoint.
+    evaluation failed. After ``--recover``, the run continues at more `steps` than those of the checkpoint. `unit` is
+    ``"updates"`` for a run without env steps, whose `steps` and `total` are updates.
 
     Raises:
         UsageError: The run is complete. Nothing is changed.
@@ -104,7 +106,8 @@ def reopen(
     folder = RunFolder(home)
     missing = {STEPS: steps} if evaluation_failed else read_unwritten(checkpoint)
     if steps >= total and (missing is None or folder.has_result(missing)):
-        raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
+        flag = "--updates" if unit == "updates" else "--total_env_steps"
+        raise UsageError(f"the run is complete at {steps:,} {unit}; a larger {flag} continues it")
     restored = parse_steps(checkpoint)
     if restored < 0:  # a checkpoint under another name, such as one that was set aside
         restored = steps

@@ -12,8 +12,8 @@ import pytest
 
 from interreplay import ModelBased
 from interreplay.experiments.commands import actor_learner, lcer, run_agent
-from interreplay.experiments.flags.original_flags import REMOVED
-from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, use_underscores
+from interreplay.experiments.flags.other_programs import ORIGINAL
+from interreplay.experiments.flags.reading import use_underscores
 from interreplay.experiments.flags.run_flags import FLAGS, GROUPS
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from tests.experiments.commands.parsers import PARSERS, RLLIB
@@ -128,7 +128,8 @@ def test_commands_for_clusters_can_be_pasted_into_zsh():
     assert blocks and [line for block in blocks for line in block.splitlines() if "#" in line] == []
 
 
-TABLES = (HARMLESS, HARMLESS_VALUES, DEFAULT_VALUES, REMOVED, actor_learner.DEFAULTS, actor_learner.GAMES)
+WITHOUT_EFFECT = (ORIGINAL[name] for name in ("without_value", "with_value", "default_only", "removed"))
+TABLES = (*WITHOUT_EFFECT, actor_learner.DEFAULTS, actor_learner.GAMES)
 OTHERS = {
     "sbatch and squeue": "array batch cpu_bind export job_name me no_kill nodelist ntasks parsable signal",
     "Docker and Apptainer": "build_arg cleanenv nv rm shm_size user",

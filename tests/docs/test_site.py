@@ -15,7 +15,8 @@ from browser import SCHEMES, address_of, chromium, needs_chromium, watched
 
 from argument_parser import GROUPS
 from interreplay.buffer.catalogue import OWN_METHODS
-from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, REMOVED
+from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.experiments.flags.other_programs import ORIGINAL
 from replay_buffers import __all__ as METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,10 +65,10 @@ def test_the_migration_page_lists_every_flag_of_the_original():
     page = (ROOT / "docs" / "migration.md").read_text()
     original = [flag.name for flag in GROUPS["replay, as in the original work"]]
     original += [flag.name for flag in GAUSSIAN_PROCESS_FLAGS]
-    missing = [name for name in (*original, *REMOVED) if not re.search(rf"`--{name}\b", page)]
+    missing = [name for name in (*original, *ORIGINAL["removed"]) if not re.search(rf"`--{name}\b", page)]
     assert not missing
     text = page.replace("`", "")
-    assert [name for name, instead in REMOVED.items() if f"| --{name} | {instead} |" not in text] == []
+    assert [name for name, instead in ORIGINAL["removed"].items() if f"| --{name} | {instead} |" not in text] == []
 
 
 def test_the_catalogue_pages_know_every_method():

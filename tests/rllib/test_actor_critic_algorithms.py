@@ -42,7 +42,7 @@ def test_actions_are_random_during_warm_up_and_noisy_afterwards():
     warm_up = rows.actions[:100].numpy().ravel()
     # Uniform: the largest distance of 100 to its distribution function is below .2 in all but .06 % of cases.
     assert np.abs(np.sort(warm_up) - (2 * np.arange(1, 101) / 101 - 1)).max() / 2 < 0.2
-    away = rows.actions[100:] - algorithm.learner.single_module.act(rows.obs[100:], None).detach()
+    away = rows.actions[100:] - algorithm.learner.single_module.policy.act(rows.obs[100:]).detach()
     assert away.std().item() == pytest.approx(0.05, rel=0.2) and abs(away.mean().item()) < 0.02
 
 
@@ -67,7 +67,7 @@ def test_noise_persists_within_episodes():
     )
     algorithm, _ = run(made, 1)
     rows = algorithm.replay_buffer.storage[torch.arange(600)]
-    noise = (rows.actions - algorithm.learner.single_module.act(rows.obs, None).detach())[:, 0].numpy()
+    noise = (rows.actions - algorithm.learner.single_module.policy.act(rows.obs).detach())[:, 0].numpy()
     for start in (0, 200, 400):
         assert abs(noise[start]) < 0.1  # 5 σ, where it has spread to .1 = one standard deviation before
         fresh = noise[start + 1 : start + 200] - 0.98 * noise[start : start + 199]
@@ -104,7 +104,7 @@ def test_rllibs_own_forward_methods():
     obs = {"obs": torch.randn(2_000, 3)}
     with torch.no_grad():
         best, tried = (f(obs)["actions"] for f in (module.forward_inference, module.forward_exploration))
-    assert torch.equal(best, module.act(obs["obs"], None))
+    assert torch.equal(best, module.policy.act(obs["obs"]))
     assert (tried - best).std().item() == pytest.approx(0.1, rel=0.1)
 
 

@@ -8,9 +8,8 @@ from ray.rllib.utils.actor_manager import RemoteCallResults, ResultOrError
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.errors import EnvironmentFailure, RunnerLost
-from interreplay.rllib.actor_learner import collectors
-from interreplay.rllib.actor_learner.collectors import Answer, AsyncCollector
 from interreplay.rllib.env_runner import remote
+from interreplay.rllib.env_runner.remote import Answer, AsyncCollector
 from interreplay.runs import state_files
 
 CONFIG = SimpleNamespace(
@@ -37,7 +36,7 @@ def collector(monkeypatch):
     """Create a collector, given the answers to its requests in flight."""
     monkeypatch.setattr(remote.ray, "put", lambda value: value)
     monkeypatch.setattr(AsyncCollector, "_send", lambda self, make: None)
-    monkeypatch.setattr(collectors, "unpack", lambda packed: packed)
+    monkeypatch.setattr(remote, "unpack", lambda packed: packed)
 
     def make(*answers):
         made = AsyncCollector(RUNNERS, SimpleNamespace(updates=0), lambda columns: columns, CONFIG)
@@ -90,6 +89,29 @@ def test_the_error_of_a_runner_that_cannot_be_saved_is_returned_by_the_next_roun
     failure = runners.collect({}, None, None).failure
     assert isinstance(failure, RunnerLost)
     assert str(failure) == "remote env runner 2 died: RayError: ValueError: no state"
+
+
+def test_the_error_of_a_runner_whose_process_died_is_its_cause():
+    text = "The actor died unexpectedly before finishing this task.\n\tclass_name: Runner\n\tpid: 1\nThe actor is dead "
+    text += "because its worker process has died. Worker exit detail: connection error code 2. End of file."
+    failure = remote.convert_error(RayError(f"{text} Some common causes include: (1) memory{' or other' * 90}."), 2)
+    cause = "its worker process has died. Worker exit detail: connection error code 2. End of file"
+    assert str(failure) == f"remote env runner 2 died: {cause}"
+
+
+def test_runners_that_died_or_do_not_answer_are_ended_and_removed(monkeypatch):
+    results = RemoteCallResults()
+    results.add_result(1, ResultOrError(result="pong"), None)
+    results.add_result(2, ResultOrError(error=RayError("died")), None)
+    ended = []
+    monkeypatch.setattr(remote.ray, "kill", ended.append)
+    left = {1: "one", 2: "two", 3: "three"}
+    manager = SimpleNamespace(
+        actor_ids=lambda: list(left), remove_actor=left.pop, foreach_actor=lambda work, **arguments: results
+    )
+    config = SimpleNamespace(env_runner_health_probe_timeout_s=1)
+    remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), config).end_silent()
+    assert left == {1: "one"} and sorted(ended) == ["three", "two"], "RLlib prints a traceback for others"
 
 
 def test_an_error_that_arrives_while_saving_ends_the_run(collector):

@@ -112,4 +112,4 @@ def test_inference_modules_have_the_statistics():
     assert not any("critics" in name or "alpha" in name for name in state)
     alone.set_state(state)
     obs = torch.randn(9, 3)
-    assert torch.equal(alone.act(obs), module.act(obs)) and int(alone.nets.actor.body.trained) > 0
+    assert torch.equal(alone.policy.act(obs), module.policy.act(obs)) and int(alone.nets.actor.body.trained) > 0

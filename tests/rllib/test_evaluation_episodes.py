@@ -136,14 +136,19 @@ def test_evaluations_without_interval_keep_the_metrics_of_training_apart():
     assert (reported["num_episodes"].peek(), reported["num_env_steps_sampled"].peek()) == (2, 5)
 
 
-def test_evaluations_that_explore_follow_the_schedule_of_the_run():
-    made = DQNConfig().environment("CartPole-v1").evaluation(evaluation_duration=1, evaluation_interval=1)
+@pytest.mark.parametrize("interval", [1, None])
+def test_evaluations_that_explore_follow_the_schedule_of_the_run(interval):
+    made = DQNConfig().environment("CartPole-v1").evaluation(evaluation_duration=1, evaluation_interval=interval)
     made.evaluation(evaluation_config={"explore": True}).training(hiddens=(8,), steps_per_iteration=10)
     algorithm = made.training(initial_epsilon=1.0, final_epsilon=0.2, epsilon_steps=20).build_algo()
     epsilons = []
     for _ in range(3):
         algorithm.train()
-        epsilons.append(algorithm.eval_env_runner._state.exploration.epsilon)
+        runner = algorithm.eval_env_runner
+        if interval is None:
+            runner = algorithm.env_runner
+            algorithm.evaluate()  # in the environments of training
+        epsilons.append(runner._state.exploration.epsilon)
     assert epsilons == pytest.approx([0.6, 0.2, 0.2])
 
 

@@ -52,6 +52,7 @@ SIGNATURES = [
     (Algorithm.training_step, "self"),
     (Algorithm._create_local_replay_buffer_if_necessary, "self config"),
     (Algorithm._run_one_evaluation, "self parallel_train_future"),
+    (Algorithm._evaluate_on_local_env_runner, "self env_runner"),
     (Algorithm._compile_iteration_results, "self train_results eval_results"),
     (Algorithm.get_state, "self components not_components kwargs"),
     (Algorithm.set_state, "self state"),

@@ -49,7 +49,7 @@ def test_a_state_without_a_buffer_fills_it_before_learning():
     again.train()
     assert again.learner.updates == updates + 11, "from the fiftieth stored row on"
     rows = again.replay_buffer.storage[torch.arange(30)]
-    given = again.learner.single_module.act(rows.obs, None)
+    given = again.learner.single_module.policy.act(rows.obs)
     assert not torch.equal(rows.actions, given) and rows.actions.abs().max() <= 1
 
 

@@ -117,9 +117,9 @@ def test_an_evaluation_in_another_process_uses_the_newest_weights_and_is_not_dro
     with pytest.raises(RunnerLost, match="remote env runner 1 returned nothing within evaluation_sample_timeout_s=8 s"):
         algorithm.evaluate()
     slow.unlink()
-    for _ in range(2):
+    for repeat in (algorithm.train, algorithm.evaluate, algorithm.train):  # never the previous evaluation
         with pytest.raises(RunnerLost, match="1 of 1 remote env runners lost"):
-            algorithm.train()
+            repeat()
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
 
 

@@ -107,6 +107,8 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, ca
     folder = the_run(tmp_path / "results")
     assert "80 updates," in capsys.readouterr().out
     assert main(["--resume", str(folder), "--updates", "110", "--quiet"]) == 0
+    assert main(["--resume", str(folder), "--quiet"]) == 2
+    assert "complete at 110 updates; a larger --updates continues it" in capsys.readouterr().err
     rows = read_csv(folder / "progress.csv")
     assert [float(row["num_env_steps_sampled_lifetime"]) for row in rows] == [40, 80, 110]
     assert [float(row["learners/default_policy/num_updates_lifetime"]) for row in rows] == [40, 80, 110]

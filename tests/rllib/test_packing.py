@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from interreplay.rllib import DQNConfig
-from interreplay.rllib.env_runner.remote import ALIGNMENT, pack, unpack
+from interreplay.rllib.env_runner.remote import pack, unpack
 from interreplay.transitions import Transitions, group_columns
+
+ALIGNMENT = 16
+"""Bytes of which the addresses of new arrays are multiples."""
 
 
 def made(n: int, goals: bool) -> Transitions:
@@ -41,7 +44,7 @@ def test_unpacking_restores_packed_transitions(n, goals):
 def test_packing_has_little_overhead():
     rows = made(1, goals=False)
     numbers = sum(c.nbytes for c in (rows.obs, rows.next_obs, rows.actions, rows.rewards, rows.episode)) + 2
-    assert len(pickle.dumps(pack(rows.columns()))) < numbers + 300
+    assert len(pickle.dumps(pack(rows.columns()))) < numbers + 600
 
 
 def aligned(array):

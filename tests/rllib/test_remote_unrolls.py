@@ -10,7 +10,7 @@ import torch
 
 import interreplay.rllib as ours
 from interreplay.errors import EnvironmentFailure, RunnerLost
-from interreplay.rllib.actor_learner import collectors
+from interreplay.rllib.env_runner import remote
 from tests.rllib.test_actor_learner import assert_same_state
 from tests.rllib.test_lost_runners import PATIENCE, kill
 
@@ -126,18 +126,18 @@ def test_a_runner_that_hangs_is_named_and_another_that_hangs_does_not_delay_the_
 def test_a_missing_answer_fails_only_after_the_limit(monkeypatch):
     """Ray may return shortly before the limit, or after the answer has arrived."""
     clock, answers = iter([0.0, 0.0, 0.0, 7.9, 7.9, 8.1, 8.1]), iter([[], ["late"], ["late"]])
-    monkeypatch.setattr(collectors.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
-    monkeypatch.setattr(collectors.ray, "get", lambda answer: f"{answer} answer")
-    requests = collectors.Requests(SimpleNamespace(get_handles=lambda: {1: "handle"}), 1, 8.0)
+    monkeypatch.setattr(remote.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(remote.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
+    monkeypatch.setattr(remote.ray, "get", lambda answer: f"{answer} answer")
+    requests = remote.Requests(SimpleNamespace(get_handles=lambda: {1: "handle"}), 1, 8.0)
     requests.send(lambda handle: "late", 0)
     assert requests.receive() == "late answer"
 
 
 def test_an_outdated_request_is_awaited_first(monkeypatch):
-    monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
-    monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
-    requests = collectors.Requests(SimpleNamespace(get_handles=lambda: {1: "slow", 2: "quick"}), 1, None)
+    monkeypatch.setattr(remote.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
+    monkeypatch.setattr(remote.ray, "get", lambda answer: answer)
+    requests = remote.Requests(SimpleNamespace(get_handles=lambda: {1: "slow", 2: "quick"}), 1, None)
     requests.send(lambda handle: handle, 3)
     assert requests.receive(oldest=3) == "quick"
     requests.send(lambda handle: handle, 9)
@@ -147,9 +147,9 @@ def test_an_outdated_request_is_awaited_first(monkeypatch):
 
 def test_answers_of_a_runner_are_taken_in_request_order(monkeypatch):
     """If several answers are available, `ray.wait` returns any of them."""
-    monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
-    monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
-    requests = collectors.Requests(SimpleNamespace(get_handles=lambda: {1: "one", 2: "two"}), 2, None)
+    monkeypatch.setattr(remote.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
+    monkeypatch.setattr(remote.ray, "get", lambda answer: answer)
+    requests = remote.Requests(SimpleNamespace(get_handles=lambda: {1: "one", 2: "two"}), 2, None)
     numbers = iter(range(4))
     requests.send(lambda handle: (handle, next(numbers)), 0)
     found = [requests.receive() for _ in range(4)]

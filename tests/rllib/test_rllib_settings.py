@@ -6,7 +6,7 @@ import pytest
 import torch
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
+from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
@@ -118,10 +118,13 @@ class Other(TorchRLModule):
         (lambda c: c.env_runners(env_runner_cls=SingleAgentEnvRunner), "env_runner_cls is SingleAgentEnvRunner"),
         (lambda c: c.env_runners(create_local_env_runner=False), "create_local_env_runner is False"),
         (lambda c: c.fault_tolerance(restart_failed_env_runners=True), "restart_failed_env_runners is True; expected"),
-        (lambda c: c.env_runners(observation_filter="Median"), "observation_filter is 'Median'"),
         (
-            lambda c: c.env_runners(env_to_module_connector=lambda env, spaces, device: FlattenObservations()),
-            "env_to_module_connector returns a FlattenObservations; expected MeanStdFilter",
+            lambda c: c.env_runners(observation_filter="MeanStdFilter"),
+            "observation_filter is 'MeanStdFilter'; SAC does not read it: use normalize_observations=True",
+        ),
+        (
+            lambda c: c.env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter()),
+            "env_to_module_connector is .*; SAC does not read it: .* use normalize_observations=True",
         ),
         (
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
@@ -218,7 +221,7 @@ def test_explore_false_uses_the_mode():
     rows = algorithm.replay_buffer.storage[torch.arange(40)]
     module = algorithm.learner.single_module
     with torch.no_grad():
-        assert torch.allclose(rows.actions, module.act(module.encode(rows.obs), None), atol=1e-6)
+        assert torch.allclose(rows.actions, module.policy.act(module.encode(rows.obs)), atol=1e-6)
 
 
 class Recorded(gym.Env):
@@ -249,11 +252,7 @@ def test_normalize_actions(normalized):
 
 @pytest.mark.slow
 def test_observations_are_normalized_by_the_statistics_of_all_stored_ones(tmp_path):
-    for settings in ({"observation_filter": "MeanStdFilter"}, {"env_to_module_connector": lambda *_: MeanStdFilter()}):
-        made = config().env_runners(**settings)
-        made.validate()
-        assert made.normalize_observations and made._env_to_module_connector is None
-    algorithm = built(made)
+    algorithm = built(config().training(normalize_observations=True))
     stored = algorithm.replay_buffer.storage[torch.arange(40)].obs.double()
     module = algorithm.learner.single_module
     expected = ((stored - stored.mean(0)) / stored.std(0, correction=0)).clamp(-10, 10).float()

@@ -8,6 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import DictInfoToList
 
+from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.env_runner.stepping import SerialEnvs
 from tests.rllib import spaces_envs  # noqa: F401
 
@@ -70,6 +71,20 @@ def test_observations_are_copies():
     first = envs.step(np.zeros((1, 1)))[0]
     envs.step(np.zeros((1, 1)))
     assert first.tolist() == [[1.0, 1.0]]
+
+
+def test_a_malformed_reset_is_found_without_another_one():
+    class OnlyObservation(spaces_envs.Line):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.resets += 1
+            return super().reset(seed=seed)[0]
+
+    envs = SerialEnvs(DictInfoToList(gym.vector.SyncVectorEnv([OnlyObservation] * 2)))
+    with pytest.raises(EnvironmentFailure, match="returned a dict in reset; expected two: observation, info"):
+        envs.reset(seed=1)
+    assert [env.resets for env in envs.unwrapped.envs] == [1, 1]
 
 
 def test_environments_stay_open():

@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 
 from interreplay.environments.actions import NestedActions
+from interreplay.environments.imports import suppress_logged_warnings
 from interreplay.environments.spaces import leaves, name_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, reading
-from interreplay.imports import suppress_logged_warnings
 from interreplay.transitions import Transitions
 
 METADATA = "metadata.json"

@@ -18,7 +18,8 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import OneLineParser, accept_harmless, has_flag, use_underscores
+from interreplay.experiments.flags.other_programs import PROGRAMS, accept_harmless
+from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
 from interreplay.experiments.flags.values import (
     drop_settings,
     number,
@@ -36,100 +37,19 @@ from interreplay.unrolls import schema
 PIECES = 16
 """Linear pieces that approximate a decreasing learning rate."""
 MODES = ("train", "test", "train_w_load")
-REPLAY = '[{"type":"queue","capacity":1,"sample_ratio":0.5},{"type":"standard","capacity":1000,"sample_ratio":0.5}]'
+SAME: dict[str, tuple[str, str | None]] = PROGRAMS["actor_learner"]["same"]
+"""The platform's flags with one equivalent, the equivalent, and the platform's default.
 
-STOPS = ("max_time", "stop_at_return", "stop_without_improvement")
-SAME = {
-    "env": ("env", "AtlantisNoFrameskip-v4"),
-    "environment_max_steps": ("total_env_steps", "15000000"),
-    "batch_size": ("train_batch_size", "100"),
-    "r_f_steps": ("rollout_fragment_length", "10"),
-    "gradient_clip_by_norm_threshold": ("grad_clip", "40"),
-    "gamma": ("gamma", ".99"),
-    "seed": ("seed", None),
-    "preset": ("preset", "none"),
-    "caching": ("caching", "True"),
-    **{name: (name, None) for name in ("device", "output_dir", *STOPS)},
-    "rmsprop_eps": ("optimizer_eps", ".01"),
-    "value_loss_weight": ("vf_loss_coeff", ".5"),
-    "entropy_loss_weight": ("entropy_coeff", ".01"),
-    "rho_const": ("vtrace_rho", "1"),
-    "c_const": ("vtrace_pg_rho", "1"),
-    "feature_out_layer_size": ("hiddens", "512"),
-}
-"""The platform's flags, our equivalents, and its defaults; its ``c_const`` bounds the ratios of the policy gradient.
-
-The platform lacks ``preset``, ``device``, ``output_dir`` and the flags that stop a run early. With ``preset``, flags
-that are not given have the preset's values. Without ``seed``, a random one is drawn."""
-
-GAMES = {
-    "skipped_frames": "frameskip",
-    "frames_stacked": "frame_stack",
-    "noop_threshold": "noops",
-    "episodic_life": "lives_terminate",
-}
-OF_GAMES = {*GAMES, "clip_rewards", "reward_clipping_method"}
-"""Flags that apply to Atari games only."""
-CLIPPINGS = {"abs_one_sign": "sign", "abs_one_clamp": "clamp", "soft_asymmetric": "soft_asymmetric"}
-
-OTHERS = {
-    "op_mode": "train",
-    "load_model_url": None,
-    "test_episode_count": "1000",
-    "render": "True",
-    "worker_count": "7",
-    "envs_per_worker": "5",
-    "optimizer": "rmsprop",
-    "lr": "8e-4",
-    "lr_end_value": "1e-5",
-    "lr_scheduler_steps": "10000",
-    "clip_rewards": "True",
-    "reward_clipping_method": "abs_one_sign",
-    "use_policy_cloning_loss": "True",
-    "use_value_cloning_loss": "True",
-    "policy_cloning_loss_weight": ".05",
-    "value_cloning_loss_weight": ".005",
-    "save_model_period": "1000",
-    "use_kl_mask": "False",
-    "kl_div_threshold": ".3",
-    "replay_parameters": REPLAY,
-    "training_fill_in_factor": ".2",
-}
-"""Flags with a translation that depends on other flags, and their defaults."""
-
-SOURCES = {
-    "lr": {"lr", "lr_end_value", "lr_scheduler_steps"},
-    "replay_parameters": {"replay_parameters", "training_fill_in_factor"},
-    "optimizer": {"optimizer"},
-    "num_workers": {"worker_count", "envs_per_worker"},
-    "num_envs_per_worker": {"worker_count", "envs_per_worker"},
-    "policy_cloning": {"use_policy_cloning_loss", "policy_cloning_loss_weight"},
-    "value_cloning": {"use_value_cloning_loss", "value_cloning_loss_weight"},
-    "relevance_bound": {"use_kl_mask", "kl_div_threshold"},
-    "relevance_of": {"use_kl_mask"},
-    "checkpoint_freq": {"save_model_period"},
-}
-"""The platform's flags of `OTHERS` that determine each of ours."""
-
-DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
+With ``preset``, flags that are not given have the preset's values."""
+GAMES: dict[str, str] = PROGRAMS["actor_learner"]["games"]
+CLIPPINGS: dict[str, str] = PROGRAMS["actor_learner"]["clippings"]
+OTHERS: dict[str, list[Any]] = PROGRAMS["actor_learner"]["others"]
+"""Other flags: the platform's default, then the flags that it determines together with others."""
+FIXED: dict[str, tuple[str, str]] = PROGRAMS["actor_learner"]["fixed"]
+IGNORED: list[str] = PROGRAMS["actor_learner"]["ignored"]
+DEFAULTS: dict[str, str | None] = {name: default for name, (_, default) in SAME.items()}
+DEFAULTS |= {name: row[0] for name, row in OTHERS.items()}
 """Default of every flag."""
-
-FIXED = {
-    "learner_thread_count": ("1", "there is one learner"),
-    "policy_gradient_loss_weight": ("1", "the weight of this loss is fixed"),
-    "grayscaling_frames": ("True", "frames are gray"),
-    "frame_scale_resolution": ("84,84", "frames have 84 x 84 pixels"),
-}
-"""Flags that accept a single value here, and the reason."""
-
-IGNORED = {
-    *("load_optimizer_save", "debug", "reproducible", "actions_count", "observation_shape"),
-    *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy"),
-    *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
-    *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
-    *("worker_verbose", "background_save", "use_additional_scaling_FC_layer"),
-}
-"""Flags about the platform's implementation, which are ignored."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,7 +85,7 @@ def act(words: Sequence[str]) -> int:
             command.append("--render")
         return evaluate.main(command)
     command = ["--resume", run]
-    for name, value in drop_settings(given, {"op_mode", "load_model_url", *IGNORED}).items():
+    for name, value in drop_settings(given, ["op_mode", "load_model_url", *IGNORED]).items():
         if name not in SAME:
             raise UsageError(f"--{name}: a resumed run keeps its settings; leave it out")
         command.append(f"--{SAME[name][0]}={value}")
@@ -219,9 +139,8 @@ def translate(given: Mapping[str, str]) -> list[str]:
     values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated = {SAME[name][0] for name in given if name in SAME}
-        for ours, names in SOURCES.items():
-            if given.keys() & names:
-                stated.add(ours)
+        for name in given:
+            stated.update(OTHERS.get(name, [])[1:])
         values = select_settings(values, stated)
     if values.get("seed") is None:
         values["seed"] = str(secrets.randbelow(SEED.high + 1))
@@ -232,7 +151,7 @@ def translate(given: Mapping[str, str]) -> list[str]:
     env = _value(given, "env")
     if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
-    elif without_effect := select_settings(given, OF_GAMES):
+    elif without_effect := select_settings(given, [*GAMES, "clip_rewards", "reward_clipping_method"]):
         print(f"--{', --'.join(without_effect)} has no effect: {env} is not an Atari game")
     return words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from interreplay.environments.rendering import choose_working_backend
+from interreplay.environments.rendering import choose_backend
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 
@@ -26,7 +26,7 @@ def act(given: argparse.Namespace) -> int:
     """Play the episodes; return the exit code."""
     check_evaluate(given)
     if given.video:
-        choose_working_backend()
+        choose_backend(tested=True)
     from interreplay.experiments.evaluation.play import evaluate  # imports Ray, so after the checks
 
     evaluate(given, print)

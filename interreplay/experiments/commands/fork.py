@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import pandas as pd
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import run_all
-from interreplay.experiments.commands.study_checks import check, check_processors
+from interreplay.experiments.commands.study_checks import check, check_resources
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
@@ -32,7 +31,6 @@ from interreplay.runs.resume import as_plain
 from interreplay.runs.run_folder import find_checkpoints, parse_steps, read_settings
 from interreplay.runs.state_files.disk import hold
 
-FORK = "fork.json"
 PAIRED = "paired.csv"
 FIGURE = "paired.png"
 OF_PARENT = {
@@ -75,10 +73,8 @@ def act(given: argparse.Namespace) -> int:
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
     check(study, numbers, here=True)
-    check_processors(study.execution, study.runs, alone=False)
+    check_resources(study.execution, study.runs, alone=False)
     folder.begin(study)
-    fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
-    write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
     with hold(folder.path, "the study"):
         code = run_all(study, folder, "local", again="the same command")

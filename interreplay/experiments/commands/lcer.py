@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
+from interreplay.experiments.flags.other_programs import PROGRAMS
 from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
 from interreplay.experiments.process import outcome
 
@@ -27,63 +27,10 @@ CLUSTERS = 1_000
 """Clusters for LCER's default -1, as many as its epochs have steps."""
 EPISODE_STEPS = 50
 """Steps of an episode of an environment without a time limit."""
-SWITCHES = (
-    *("no_eval", "no_automatic_entropy_tuning", "cuda", "save_agent", "model_based", "deterministic_model"),
-    *("nmer", "per", "her", "her_normalize", "lcercc", "lcerrm"),
-)
-VALUES: dict[str, Any] = {
-    "algo": "sac",
-    "env_name": "Hopper-v2",
-    "lr": 3e-4,
-    "num_steps": 125_001,
-    "updates_per_step": 1,
-    "policy": "Gaussian",
-    "gamma": 0.99,
-    "tau": 0.005,
-    "alpha": 0.2,
-    "seed": 123_456,
-    "batch_size": 256,
-    "hidden_size": 256,
-    "start_steps": 5_000,
-    "target_update_interval": 1,
-    "replay_size": 1_000_000,
-    "target_entropy": -1.0,
-    "eval_episodes": 10,
-    "eval_timesteps": 1_000,
-    "keep_best_agents": 10,
-    "v_ratio": 0.95,
-    "update_env_model": 250,
-    "n_training_samples": 100_000,
-    "n_rollout_samples": 100_000,
-    "model_retain_epochs": 1,
-    "epoch_length": 1_000,
-    "rollout_min_epoch": 20,
-    "rollout_max_epoch": 150,
-    "rollout_min_length": 1,
-    "rollout_max_length": 15,
-    "k_neighbors": 10,
-    "her_replay_strategy": "future",
-    "her_replay_k": 4,
-    "n_update_batches": 0,
-    "n_clusters": -1,
-}
-"""LCER's flags with a value, and its defaults."""
+SWITCHES: list[str] = PROGRAMS["lcer"]["switches"]
+VALUES: dict[str, list[Any]] = PROGRAMS["lcer"]["values"]
+"""LCER's flags with a value: its default, and the flags that have the same value."""
 CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
-SAME = {
-    "env_name": "env",
-    "num_steps": "total_env_steps",
-    "gamma": "gamma",
-    "tau": "tau",
-    "seed": "seed",
-    "alpha": "initial_alpha",
-    "batch_size": "train_batch_size",
-    "start_steps": "learning_starts",
-    "replay_size": "buffer_size",
-    "target_entropy": "target_entropy",
-    "eval_episodes": "evaluation_num_episodes",
-    "eval_timesteps": "steps_per_iteration",
-}
-"""LCER's settings and the equivalent flags."""
 
 
 def make_parser() -> OneLineParser:
@@ -94,7 +41,7 @@ def make_parser() -> OneLineParser:
     )
     for name in SWITCHES:
         parser.add_argument(f"--{name}", action="store_true", help="docs/migration.md")
-    for name, default in VALUES.items():
+    for name, (default, *_) in VALUES.items():
         parser.add_argument(
             f"--{name}", type=type(default), default=default, choices=CHOICES.get(name), help="docs/migration.md"
         )
@@ -118,11 +65,12 @@ def translate(words: Sequence[str]) -> list[str]:
         raise UsageError(
             f"--target-update-interval {given.target_update_interval}: targets follow every update at --tau; expected 1"
         )
-    flags: dict[str, Any] = dict(zip(SAME.values(), attrgetter(*SAME)(given), strict=True))
-    flags |= {"trainer": "SAC", "preset": "none", "actor_lr": given.lr, "critic_lr": given.lr}
+    flags: dict[str, Any] = {}
+    for name, (_, *equivalents) in VALUES.items():
+        flags |= dict.fromkeys(equivalents, getattr(given, name))
+    flags |= {"trainer": "SAC", "preset": "none"}
     flags["alpha_lr"] = given.lr if given.no_automatic_entropy_tuning else 0.0  # LCER's flag enables the tuning
     flags["hiddens"] = ",".join([str(given.hidden_size)] * (3 if given.algo == "her" else 2))
-    flags["updates_per_step"] = given.updates_per_step
     if given.n_update_batches:
         spec = gym.spec(find_environment(given.env_name).name)
         flags["updates_per_step"] = f"{spec.max_episode_steps or EPISODE_STEPS},{given.n_update_batches}"

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from interreplay import __version__
+from interreplay.environments.imports import pause_garbage_collection
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.signals import end_at_ctrl_c, end_without_saving
-from interreplay.imports import collection_paused
 
 HERE = "interreplay.experiments.commands"
 COMMANDS = {
@@ -75,7 +75,7 @@ cluster = study
 
 def _run(module: str, words: Sequence[str] | None) -> int:
     try:
-        with end_at_ctrl_c(), collection_paused():
+        with end_at_ctrl_c(), pause_garbage_collection():
             found = importlib.import_module(module)
     except UsageError as error:  # a user's package shadows the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")

@@ -115,7 +115,7 @@ def compilation_hint(settings: SimpleNamespace, source: Source, observation_spac
         return ""
     vectors = isinstance(observation_space, gym.spaces.Box) and not is_image(observation_space)
     encodes = settings.network is not None or settings.encoder != "auto"
-    draws = settings.critic_dropout or settings.target_subset
+    draws = settings.critic_dropout or getattr(settings, "target_subset", None)  # TQC has no subsets
     updates = settings.updates_per_step * settings.total_env_steps
     if not vectors or encodes or draws or source.brings_critic_loss or updates < MANY_UPDATES:
         return ""

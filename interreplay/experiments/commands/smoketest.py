@@ -13,7 +13,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from interreplay.experiments.process.node_checks import NodeProblem
 
 ENV = "InvertedPendulum-v5"
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
-Checks = dict[str, Callable[[], str]]
 
 
 def make_parser() -> OneLineParser:
@@ -67,26 +65,10 @@ def act(args: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
-def checks() -> Checks:
+def checks() -> dict[str, Callable[[], str]]:
     """Return the checks by name, in the order in which they build on each other."""
-    found: Checks = {distribution(text): partial(package, text) for text in requirements()}
-    found["mujoco steps"] = mujoco_steps
-    try:
-        from interreplay.buffer.catalogue import methods  # imports PyTorch, which may be broken
-
-        for name, recipe in methods().items():
-            if name == "DeviceNMER":  # for GPUs, and it stores no episodes
-                continue
-            found[f"buffer {name}"] = partial(buffer_samples, f"{recipe.__module__}:{name}")
-    except Exception as error:
-        found["replay buffers"] = partial(reraise, error)
-    found["training"] = training
-    return found
-
-
-def reraise(error: Exception) -> str:
-    """Fail with an earlier error."""
-    raise error
+    packages = {distribution(text): partial(package, text) for text in requirements()}
+    return {**packages, "mujoco steps": mujoco_steps, "training": training}
 
 
 def package(requirement: str) -> str:
@@ -116,17 +98,6 @@ def mujoco_steps() -> str:
         observation = env.step(env.action_space.sample())[0]
     env.close()
     return f"{ENV}, observations of {observation.shape[0]} numbers"
-
-
-def buffer_samples(reference: str) -> str:
-    """Check that the replay method ``module:Class`` stores transitions and returns finite ones."""
-    from interreplay.diagnostics.contract import BATCH, shapes_and_dtypes
-    from interreplay.experiments.commands.check import make_subject
-
-    rows = 150
-    subject = replace(make_subject(reference, {}), any_weights=True)
-    shapes_and_dtypes(subject, rows)
-    return f"{rows} transitions in, {BATCH} out"
 
 
 def training() -> str:

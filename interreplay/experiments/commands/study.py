@@ -14,16 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study_checks import (
-    check,
-    check_job,
-    check_processors,
-    check_search,
-    check_together,
-)
+from interreplay.experiments.commands.study_checks import check, check_execution, check_resources
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
-from interreplay.experiments.flags.original_flags import RENAMED
+from interreplay.experiments.flags.other_programs import PROGRAMS, RENAMED, by_name
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
 from interreplay.experiments.flags.replay_flags import find_methods
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
@@ -62,15 +56,6 @@ from interreplay.runs.state_files.disk import hold
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
 """Flags that define the runs."""
-INSTEAD = {
-    "num_cpus": "use --cpus_per_trial",
-    "threads": "use --cpus_per_trial",
-    "seed": "use --seeds, with the number of seeds or a list such as 0,3",
-    "config": "settings go into the study file",
-    **dict.fromkeys(("algo", "algorithm", "agent"), "use --trainers"),
-    **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use interreplay train"),
-}
-"""Flags of other commands, and what to do instead."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,7 +78,7 @@ def make_parser() -> FlagParser:
         groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.in_study is None)
     parser = FlagParser(
         groups,
-        instead=RENAMED | INSTEAD,
+        instead=RENAMED | by_name(PROGRAMS["renamed_in_studies"]),
         hint=argument_hint,
         common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
@@ -132,26 +117,26 @@ def act(given: Mapping[str, Any]) -> int:
     else:
         study, folder = read_new(given)
     study = replace(study, execution=replace(study.execution, **select_settings(given, EXECUTION)))
-    check_search(study.execution, study.runs, given.get("run"))
-    numbers = range(len(study.runs))
+    alone = "run" in given
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
+    numbers = range(len(study.runs))
     if given.get("count"):
         check(study, numbers, here=False)
-        check_together(study, address)
-        check_job(study, "run" in given, given.get("job_cpus"), given.get("job_gpus"))
+        check_execution(study, given.get("run"), address)
+        check_resources(study.execution, study.runs, alone, job=(given.get("job_cpus"), given.get("job_gpus")))
         if "output_dir" in given:
             folder.check(study)
         print(len(study.runs))
         return 0
-    if "run" in given:
+    if alone:
         if given["run"] not in numbers:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
     left = [number for number in numbers if not folder.trial(study.runs[number]).is_over]
     check(study, left, here=address == "local", folder=folder)
-    check_together(study, address)
+    check_execution(study, given.get("run"), address)
     if address == "local" and left:
-        check_processors(study.execution, map(study.runs.__getitem__, left), "run" in given)
+        check_resources(study.execution, [study.runs[number] for number in left], alone)
     if given.get("dry_run"):
         folder.check(study)
         lines = [("", "run", "steps", "state")]
@@ -161,7 +146,7 @@ def act(given: Mapping[str, Any]) -> int:
         print(results_table.align(lines, right={0, 2}))
         return 0
     folder.begin(study)
-    if "run" in given:
+    if alone:
         return run_one(study, folder, given["run"])
     with hold(folder.path, "the study"):
         return run_all(study, folder, address)

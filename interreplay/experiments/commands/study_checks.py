@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from interreplay.errors import RejectedRuns, UsageError
@@ -30,7 +30,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
     checkpoints do not need the one that they were forked from.
 
     Raises:
-        RefusedRuns: Runs cannot start; the error lists each reason with its runs.
+        RejectedRuns: Runs cannot start; the error lists each reason with its runs.
     """
     reasons: dict[int, str] = {}
     by_kind: dict[str, str] = {}
@@ -59,8 +59,6 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     if here:
         check_device(device)
         check_parent(settings)
-    elif not count_gpus():
-        device = "cpu"  # another machine has the GPU
     settings = settings.replace(device=device)
     environment = make_environment(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
@@ -69,20 +67,19 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     check_source(settings.replace(offline_data=None), environment, here)
 
 
-def check_search(execution: Execution, runs: Sequence[PlannedRun], only_run: int | None) -> None:
-    """Reject a search that cannot be executed; `only_run` is the number of the run if a single one is requested."""
+def check_execution(study: Study, only_run: int | None, address: str) -> None:
+    """Reject a search, and settings of shared processes, that cannot be executed on the cluster at an address.
+
+    `only_run` is the number of the run if a single one is requested.
+    """
+    execution = study.execution
     if only_run is not None and execution.searcher == TPE:
         raise UsageError(
             f"--run {only_run}: --searcher {TPE} draws one run after another; leave --run out, "
             "and use submit.py concurrent instead of single"
         )
-    if execution.scheduler != "fifo" and len({run.env for run in runs}) > 1:
+    if execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {execution.scheduler} compares returns, so it supports one environment only")
-
-
-def check_together(study: Study, address: str) -> None:
-    """Reject settings that runs in shared processes do not support."""
-    execution = study.execution
     if not execution.together:
         return
     if address != "local":
@@ -95,40 +92,26 @@ def check_together(study: Study, address: str) -> None:
             raise UsageError(f"--num_workers is {workers}; expected 0 with --together")
 
 
-def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> None:
-    """Reject runs that would fail in a job of a cluster, or wait forever; `alone` is as for `check_processors`.
+def check_resources(
+    execution: Execution, runs: Iterable[PlannedRun], alone: bool, job: tuple[int | None, int | None] | None = None
+) -> None:
+    """Reject runs that would fail, or wait forever, because of too few CPUs or GPUs.
 
-    The job has `cpus` and `gpus`, None if unknown.
+    They are this machine's, or those of a `job`, None if unknown. `alone` is true if a run has its process for itself,
+    as with ``--run``.
     """
-    execution = study.execution
-    settings = [resolve_settings(run.given()) for run in study.runs]
-    if alone:
-        for each in settings:
-            if cpus is not None:
-                check_workers(each.num_workers, cpus)
-    else:
-        needed = cpus_per_run(execution, map(vars, settings))
-        check_room(
-            needed,
-            execution.gpus_per_trial,
-            have_cpus=needed if cpus is None else cpus,
-            have_gpus=execution.gpus_per_trial if gpus is None else gpus,
-        )
+    cpus, gpus = job or (count_cpus(), count_gpus())
+    settings = [resolve_settings(run.given()) for run in runs]
     for each in settings:
+        if cpus is not None:
+            check_workers(each.num_workers, cpus)
         device = choose_device(each.device, execution.gpus_per_trial)
         if device != "cpu" and gpus == 0:
             raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
-
-
-def check_processors(execution: Execution, runs: Iterable[PlannedRun], alone: bool) -> None:
-    """Reject runs that would wait for CPUs or GPUs that this machine lacks.
-
-    `alone` is true if a run has this process for itself, as with ``--run``.
-    """
-    settings = [vars(resolve_settings(run.given())) for run in runs]
-    for each in settings:
-        check_workers(each["num_workers"])
     if not alone:
-        cpus = cpus_per_run(execution, settings)
-        most = max(count_cpus(), execution.max_concurrent * cpus)  # an explicit max_concurrent may exceed the CPUs
-        check_room(cpus, execution.gpus_per_trial, most, count_gpus())
+        needed = cpus_per_run(execution, map(vars, settings))
+        if cpus is None:
+            cpus = needed
+        elif job is None:  # an explicit max_concurrent may exceed the CPUs
+            cpus = max(cpus, execution.max_concurrent * needed)
+        check_room(needed, execution.gpus_per_trial, cpus, execution.gpus_per_trial if gpus is None else gpus)

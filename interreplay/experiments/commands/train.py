@@ -31,7 +31,7 @@ from interreplay.experiments.flags.run_flags import DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import GREEN, colored, format_program, program, wrap_line
-from interreplay.experiments.process.progress import make_reporter
+from interreplay.experiments.process.progress import Reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import best_checkpoints, find_best
@@ -140,6 +140,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
                 total=settings.total_env_steps,
                 notify=print,
                 evaluation_failed=algo.evaluation_failed,
+                unit="steps" if settings.updates is None else "updates",
             )
             return train(algo, settings, folder, logs, timeout, read_unwritten(checkpoint))
         folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
@@ -176,7 +177,7 @@ def train(
     from interreplay.experiments.training.train_loop import Training
 
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
-    reporter = make_reporter(settings, algo.env_steps, sys.stdout, folder.best_evaluation())
+    reporter = Reporter(settings, algo.env_steps, sys.stdout, folder.best_evaluation())
     training = Training(
         algo, settings, folder, progress=reporter.progress, trackers=trackers, notify=reporter.note, unwritten=missing
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
+from interreplay.experiments.flags.other_programs import INSTEAD
 from interreplay.experiments.flags.reading import METAVARS, PAIR
 from interreplay.experiments.flags.replay_flags import names_method
 from interreplay.experiments.flags.run_flags import ALIASES, CHANGEABLE, FLAGS, INVOCATION, METHOD
@@ -132,7 +132,7 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
         if name in INVOKED:
             raise UsageError(f"{place}: {key} is not a setting of a run; give it as --{name} on the command line")
         if name not in FLAGS or (dot and name not in ARGUMENTS):
-            hint = (REMOVED | RENAMED).get(name) or did_you_mean(name, [*(FLAGS.keys() - INVOKED), *NAMES, DEFAULTS])
+            hint = INSTEAD.get(name) or did_you_mean(name, [*(FLAGS.keys() - INVOKED), *NAMES, DEFAULTS])
             problem = "; ".join(filter(None, [f"unknown key {str(key)!r}", hint, "--help all lists every flag"]))
             raise UsageError(f"{place}: {problem}".replace("?;", "?"))
         if name in found and not dot:

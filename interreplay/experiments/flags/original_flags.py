@@ -1,143 +1,18 @@
-"""Flags of the original work, its removed flags, and flags of other programs."""
+"""Flags of the original work about replay, from ``other_programs.yaml``."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from functools import partial
-from operator import attrgetter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.experiments.flags.other_programs import ORIGINAL
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import choice, number, read_boolean, whole
 
-REMOVED = {
-    "restore_path": "--resume continues from a run's folder or one of its checkpoints",
-    "framework": "it is always torch",
-    "monitor": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
-    "record_env": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
-    "metrics_smoothing_episodes": "returns are means over the newest 10 episodes",
-    "replay_sequence_length": "rows are single steps; --n_step makes them longer",
-    "whole_episodes": "--rollout_fragment_length sets the steps between updates",
-    "num_sgd_iter": "--updates_per_step a,b does b updates per a steps, each with its own batch",
-    "target_by_steps_sampled": "targets follow with every update, at --tau",
-    "uniform_replay": "--buffer Uniform",
-    "only_noise": "--buffer Noise",
-    "noise_multiple": "--buffer Noise --buffer_arg sigma=0.1",
-    "furthest_neighbor": "--kneighbors k draws one of the k nearest",
-    "multi_sample": "--buffer BIER uses all neighbors of every row",
-    "single_model": "--global_hyperparams shares hyperparameters; every neighborhood has its own process",
-    "update_hyperparams": "--global_hyperparams False fits every neighborhood of every batch",
-    "est_lengthscales": "length scales are fitted",
-    "est_lengthscale_constant": "length scales are fitted",
-    "on_manifold_testing": "--on_manifold_rows n simulates n rows of every 50th batch",
-}
-"""Flags of the original work that no longer exist, and what replaces them."""
-RENAMED = {
-    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr; DQN and its variants have --lr)",
-    **dict.fromkeys(("policy_lr", "lr_actor"), "use --actor_lr"),
-    **dict.fromkeys(("q_lr", "lr_critic"), "use --critic_lr"),
-    **dict.fromkeys(("autotune", "no_autotune"), "use --alpha_lr 0 for a temperature that stays at --initial_alpha"),
-    "ent_coef": "use --initial_alpha (SAC, TQC, CrossQ) or --entropy_coeff (IMPALA and similar algorithms)",
-    "policy_frequency": "use --policy_delay",
-    "discount": "use --gamma",
-    "batch_size": "use --train_batch_size",
-    **dict.fromkeys(("replay_size", "memory_size"), "use --buffer_size"),
-    **dict.fromkeys(("start_steps", "start_timesteps", "random_steps", "warmup_steps"), "use --learning_starts"),
-    **dict.fromkeys(("gradient_steps", "utd", "utd_ratio", "replay_ratio"), "use --updates_per_step"),
-    "train_freq": "use --updates_per_step, the number of updates per env step",
-    "net_arch": "use --hiddens",
-    **dict.fromkeys(("algo", "algorithm", "agent", "run"), "use --trainer"),
-    **dict.fromkeys(("timesteps", "n_timesteps", "num_timesteps", "total_timesteps"), "use --total_env_steps"),
-    **dict.fromkeys(("steps", "max_steps", "stop"), "use --total_env_steps"),
-    "num_steps": "use --total_env_steps, or --rollout_fragment_length for the steps of each round",
-    "num_env_runners": "use --num_workers",
-    **dict.fromkeys(("n_envs", "num_envs"), "use --num_envs_per_worker"),
-    "num_cpus": "use --threads and --num_workers",
-    **dict.fromkeys(("gpu", "use_gpu", "cuda"), "use --device cuda"),
-    "no_cuda": "use --device cpu",
-    "eval_freq": "use --evaluation_interval, in iterations of --steps_per_iteration",
-    "track": "use --wandb PROJECT or --mlflow EXPERIMENT",
-    "wandb_project_name": "use --wandb PROJECT",
-    "capture_video": "use --video_to_tensorboard, or interreplay evaluate RUN --video FILE afterwards",
-    "render": "use interreplay evaluate RUN --render afterwards",
-    **dict.fromkeys(("logdir", "save_dir", "tensorboard_log"), "use --output_dir"),
-    "cpus_per_trial": "use --threads; interreplay study and interreplay fork have --cpus_per_trial",
-    "max_concurrent": "only interreplay study and interreplay fork have it",
-    **dict.fromkeys(("gpus_per_trial", "max_failures", "together"), "only interreplay study has it"),
-    "dry_run": "only interreplay study and submit.py have it",
-}
-"""Flags of other programs, and the flags to use here."""
-
-METHODS = {
-    "knn_baseline": "NMER",
-    "naive_mixup_baseline": "NaiveMixup",
-    "ct_baseline": "ContinuousTransition",
-    "s4rl_baseline": "S4RL",
-    "noisy_replay_baseline": "Noise",
-    "gaussian_process": "BIER",
-    "gpytorch": "BIER",
-}
-"""Flags that name a replay method."""
 BLENDS = ("mixup_interpolation", "smote_interpolation")
 """Flags that require a method that blends by mixup: NMER if none is named."""
-CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
-BUFFER_ARGUMENTS = {
-    "kneighbors": "k",
-    "mixup_alpha": "alpha",
-    "prob_interpolation": "prob_interpolation",
-    "interp_decay_rate": "interp_decay",
-}
-"""Flags that set one argument of the replay method."""
-PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
-"""Flags that set one argument of the `Prioritized` selector."""
-
-_method = partial(Flag, scope="method")
-
-ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
-    _method("custom_replay_buffer", read_boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
-    *(_method(flag, read_boolean, False, method) for flag, method in METHODS.items()),
-    _method("mixup_interpolation", read_boolean, False, "blend by mixup; NMER unless another such method is named"),
-    _method(
-        "smote_interpolation", read_boolean, False, "blend by mixup with lambda ~ U(0, 1), as --mixup_alpha 1 does"
-    ),
-    _method("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
-    _method("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
-    _method("prob_interpolation", number(0, 1), None, "probability of blending a row"),
-    _method(
-        "interp_decay_rate", number(0), None, "decrease of --prob_interpolation over the run; it stays at 0 or more"
-    ),
-    _method(
-        "prioritized_replay", read_boolean, False, "select by TD error: PER alone, or the selector of another method"
-    ),
-    _method("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
-    _method("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
-    _method("prioritized_replay_eps", number(0, open_low=True), None, "added to every priority"),
-    _method("use_importance_sampling", read_boolean, True, "False: no importance weights, beta stays 0"),
-    _method(
-        "interp_prio_update",
-        read_boolean,
-        False,
-        "credit a blend's TD error to both ends by share, not to the anchor only",
-    ),
-)
-ORIGINAL_REPLAY_NAMES = frozenset(map(attrgetter("name"), ORIGINAL_REPLAY_FLAGS))
-
-GAUSSIAN_PROCESS_ARGUMENTS = {
-    "kernel": "kernel",
-    "matern_nu": "nu",
-    "use_ard": "ard",
-    "composite_kernel": "composite",
-    "mean_type": "mean",
-    "use_priors": "priors",
-    "train_size": "train_size",
-    "retrain_interval": "retrain_interval",
-    "warmstart_global": "warm_start",
-    "sample_gp_cov": "sample_posterior",
-    "weighted_updates": "weighted_updates",
-}
-"""Flags that set one argument of BIER."""
 
 
 def smoothness(text: str) -> float:
@@ -147,44 +22,38 @@ def smoothness(text: str) -> float:
     return float(text)
 
 
-GAUSSIAN_PROCESS_FLAGS = (
-    _method("kernel", choice("rbf", "matern", "rq"), "rq", "covariance function of the Gaussian processes"),
-    _method("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),
-    _method("use_ard", read_boolean, True, "one length scale per feature"),
-    _method("composite_kernel", read_boolean, False, "product of a kernel of states and one of actions"),
-    _method("mean_type", choice("zero", "constant", "linear"), "zero", "mean function of the Gaussian processes"),
-    _method("use_priors", read_boolean, False, "Gamma priors on hyperparameters"),
-    _method("use_delta", read_boolean, True, "predict changes of state; False is rejected"),
-    _method(
-        "standardize_gpr_x", read_boolean, True, "scale a neighborhood's features to mean 0 and standard deviation 1"
-    ),
-    _method("normalize", read_boolean, False, "scale a neighborhood's features to 0 ... 1 instead"),
-    _method("gp_pca", read_boolean, False, "work on principal components of a neighborhood's features"),
-    _method("gp_pca_components", whole(1), 8, "number of principal components"),
-    _method("mc_hyper", read_boolean, True, "average the hyperparameters of fits to --train_size neighborhoods"),
-    _method(
-        "global_hyperparams",
-        read_boolean,
-        True,
-        "share hyperparameters between neighborhoods, fitted to --train_size random rows without --mc_hyper; False: fit"
-        " every neighborhood of every batch",
-    ),
-    _method(
-        "train_size",
-        whole(1),
-        None,
-        "number of neighborhoods (default: 32) or, with --mc_hyper False, of rows (default: 256) in a fit",
-    ),
-    _method("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
-    _method("warmstart_global", read_boolean, True, "start a fit at the previous result"),
-    _method("use_botorch", read_boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),
-    _method("sample_gp_cov", read_boolean, False, "draw outcomes from the posterior instead of using its mean"),
-    _method("weighted_updates", read_boolean, False, "weight rows in all losses by the certainty of their prediction"),
-    _method("fp32", read_boolean, True, "float32; False: float64"),
-    _method("perform_holdout_eval", read_boolean, False, "hold rows out regularly and report the prediction error"),
-    _method("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to hold out"),
-)
-GAUSSIAN_PROCESS_NAMES = frozenset(map(attrgetter("name"), GAUSSIAN_PROCESS_FLAGS))
+READERS: dict[str, Callable[[str], Any]] = {
+    "boolean": read_boolean,
+    "count": whole(1),
+    "share": number(0, 1),
+    "positive": number(0, open_low=True),
+    "nonnegative": number(0),
+    "smoothness": smoothness,
+    "holdout": number(0, 0.9, open_low=True),
+}
+
+
+def _make_flag(name: str, row: Mapping[str, Any]) -> Flag:
+    kind = row.get("reads", "boolean")
+    read = choice(*kind) if isinstance(kind, list) else READERS[kind]
+    default = row.get("default", False if kind == "boolean" else None)
+    return Flag(name, read, default, row.get("help") or row["method"], scope="method")
+
+
+def _select(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: row[key] for name, row in table.items() if key in row}
+
+
+ORIGINAL_REPLAY_FLAGS = tuple(_make_flag(name, row) for name, row in ORIGINAL["replay"].items())
+GAUSSIAN_PROCESS_FLAGS = tuple(_make_flag(name, row) for name, row in ORIGINAL["gaussian_process"].items())
+GAUSSIAN_PROCESS_NAMES = ORIGINAL["gaussian_process"].keys()
+METHODS = _select(ORIGINAL["replay"], "method")
+"""Flags that name a replay method."""
+CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
+BUFFER_ARGUMENTS = _select(ORIGINAL["replay"], "argument")
+"""Flags that set one argument of the replay method."""
+PRIORITY_ARGUMENTS = _select(ORIGINAL["replay"], "priority")
+"""Flags that set one argument of the `Prioritized` selector."""
 
 
 def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
@@ -192,9 +61,11 @@ def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str,
     if given.get("use_delta") is False:
         raise UsageError("--use_delta False is not possible: the processes predict changes of state")
     found: list[tuple[str, str, Any]] = []
-    for flag, argument in GAUSSIAN_PROCESS_ARGUMENTS.items():
-        if flag in given:
-            found.append((f"--{flag}", argument, given[flag]))
+    for flag, row in ORIGINAL["gaussian_process"].items():
+        if flag in given and "argument" in row:
+            found.append((f"--{flag}", row["argument"], row.get("values", {}).get(given[flag], given[flag])))
+    if given.get("use_botorch") and "use_priors" not in given:
+        found.append(("--use_botorch", "priors", True))
 
     if given.get("global_hyperparams", True) is False:
         if given.get("mc_hyper"):
@@ -216,12 +87,6 @@ def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str,
         found.append(("--gp_pca", "pca_components", given.get("gp_pca_components", 8)))
     elif "gp_pca_components" in given:
         raise UsageError("--gp_pca_components needs --gp_pca")
-    if "use_botorch" in given:
-        found.append(("--use_botorch", "optimizer", "lbfgs" if given["use_botorch"] else "adam"))
-        if given["use_botorch"] and "use_priors" not in given:
-            found.append(("--use_botorch", "priors", True))
-    if "fp32" in given:
-        found.append(("--fp32", "precision", "float32" if given["fp32"] else "float64"))
     if given.get("perform_holdout_eval"):
         found.append(("--perform_holdout_eval", "holdout_split", given.get("holdout_split", 0.2)))
     elif "holdout_split" in given:

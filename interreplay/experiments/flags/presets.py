@@ -92,7 +92,7 @@ def load(name: str) -> Preset:
 
 
 def read_yaml(path: Path, shown: str) -> Any:
-    """Return the contents of a YAML file; `format_flags` is its name in messages."""
+    """Return the contents of a YAML file; `shown` is its name in messages."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

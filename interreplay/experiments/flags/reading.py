@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
+from interreplay.experiments.flags.other_programs import ORIGINAL, IgnoredFlag, accept_harmless
 from interreplay.experiments.flags.values import read_boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
@@ -153,7 +154,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Exit because of an unknown word, with what to do instead, a hint, or the most similar flag."""
         flags = []
         for name, action in self._option_string_actions.items():
-            if name.startswith("--") and not isinstance(action, _IgnoredFlag):
+            if name.startswith("--") and not isinstance(action, IgnoredFlag):
                 flags.append(name)
         hint = self.instead.get(word.lstrip("-"), hint)
         # a higher cutoff than for names, because all flags share their dashes
@@ -304,60 +305,17 @@ class RaisingFlagParser(FlagParser):
         raise UsageError(message)
 
 
-HARMLESS = {
-    "verbose": "progress is always printed; --quiet prints less",
-    "cpu_only": "the CPU is the default; --device cuda is the other choice",
-    "local_mode": "Ray no longer has a local mode; --num_workers 0, the default, samples in this process",
-    "use_queue": "BIER predicts every batch when it is drawn",
-    "debug_plot": "the methods' diagnostics are in the results, under replay_buffer/",
-}
-"""Flags without a value, and why they have no effect."""
-HARMLESS_VALUES = {
-    "sleep_time": "runs that start at the same time do not disturb each other",
-    "agent_name": "runs are named by algorithm, environment, method and seed; --output_dir sets where they are stored",
-    "log_dir": "everything is written to the run's folder in --output_dir",
-}
-"""Flags with a value, and why they have no effect."""
-DEFAULT_VALUES = {
-    "framework": "torch",
-    "restore_path": "-1",
-    "metrics_smoothing_episodes": "100",
-    "replay_sequence_length": "1",
-    "num_sgd_iter": "1",
-    "noise_multiple": "0.0",
-    "furthest_neighbor": "-1",
-}
-"""Flags that are accepted with the original default only, where they have no effect."""
-SHORT = {
-    "batch": "train_batch_size",
-    "ct": "ct_baseline",
-    "episodes_smoothing": "metrics_smoothing_episodes",
-    "gp": "gaussian_process",
-    "gp_cov": "sample_gp_cov",
-    "is": "use_importance_sampling",
-    "k_max": "furthest_neighbor",
-    "knn": "kneighbors",
-    "man_testing": "on_manifold_testing",
-    "mixup": "mixup_interpolation",
-    "naive_mixup": "naive_mixup_baseline",
-    "noisy_replay": "noisy_replay_baseline",
-    "s4rl": "s4rl_baseline",
-    "smote": "smote_interpolation",
-    "std_x": "standardize_gpr_x",
-    "ts_it": "timesteps_per_iteration",
-    "v": "verbose",
-}
-"""Short names of the original flags, which had one dash."""
 _ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
 
 
 def add_second_dash(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
     """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``."""
+    short = ORIGINAL["short"]
     found = []
     for word in words:
         match = _ONE_DASH.fullmatch(word)
-        if match and (match[1] in SHORT or (len(match[1]) > 1 and f"--{match[1]}" in known)):
-            word = f"--{SHORT.get(match[1], match[1])}{match[2]}"
+        if match and (match[1] in short or (len(match[1]) > 1 and f"--{match[1]}" in known)):
+            word = f"--{short.get(match[1], match[1])}{match[2]}"
         found.append(word)
     return found
 
@@ -374,24 +332,6 @@ def complete_booleans(words: Sequence[str], known: Mapping[str, argparse.Action]
                 word = f"{word}=true"
         found.append(word)
     return found
-
-
-class _IgnoredFlag(argparse.Action):
-    """Prints why a flag has no effect. Flags of `DEFAULT_VALUES` are rejected with other values."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        why = (HARMLESS | HARMLESS_VALUES).get(self.dest, f"{values} is the default")
-        if values != DEFAULT_VALUES.get(self.dest, values):
-            parser.reject(f"--{self.dest}")
-        outcome.write_line(f"--{self.dest} has no effect: {why}")
-
-
-def accept_harmless(parser: argparse.ArgumentParser) -> None:
-    """Let a parser accept the flags of the original work that have no effect."""
-    for name in HARMLESS:
-        parser.add_argument(f"--{name}", action=_IgnoredFlag, nargs="?", type=read_boolean, help=argparse.SUPPRESS)
-    for name in (*HARMLESS_VALUES, *DEFAULT_VALUES):
-        parser.add_argument(f"--{name}", action=_IgnoredFlag, help=argparse.SUPPRESS)
 
 
 def has_flag(words: Iterable[str], flag: str) -> bool:

@@ -18,10 +18,10 @@ from interreplay.experiments.flags.original_flags import (
     CHOOSING_FLAGS,
     GAUSSIAN_PROCESS_NAMES,
     METHODS,
-    ORIGINAL_REPLAY_NAMES,
     PRIORITY_ARGUMENTS,
     gaussian_process_arguments,
 )
+from interreplay.experiments.flags.other_programs import ORIGINAL
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import assignment, drop_settings, select_settings, split
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, get_built_in
@@ -168,7 +168,7 @@ def translate_unroll_flags(
 
     If no flag names one, `buffer` is used, `FRESH` or `MIX` with its `arguments`; None for the algorithm's own.
     """
-    of_rows = given.keys() & {*PARTS, *ORIGINAL_REPLAY_NAMES, *GAUSSIAN_PROCESS_NAMES, *OF_ROWS}
+    of_rows = given.keys() & {*PARTS, *ORIGINAL["replay"], *GAUSSIAN_PROCESS_NAMES, *OF_ROWS}
     if of_rows:
         raise UsageError(
             f"--{min(of_rows)} applies to replayed transitions; {trainer} learns from unrolls, and --replay_parameters "

@@ -18,36 +18,22 @@ LEAST = 0.01
 """Share of a run's env steps to make before the time left is estimated: a run may resume just before a result."""
 
 
-def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
-    """Return a progress bar that fits the terminal; its postfix is the time left in words."""
-    return tqdm(
-        total=max(total, steps),
-        initial=steps,
-        unit=unit,
-        file=stream,
-        bar_format="{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{postfix}]",
-        dynamic_ncols=True,
-        smoothing=0.05,
-    )
-
-
-def move(progress_bar: tqdm, steps: int, text: str) -> None:
-    """Move a bar to a number of steps, with a text behind it.
-
-    The last round of sampling may exceed the total, which tqdm would drop.
-    """
-    progress_bar.total = max(progress_bar.total or 0, steps)
-    progress_bar.set_postfix_str(text, refresh=False)
-    progress_bar.update(steps - progress_bar.n)
-
-
 class ProgressOutput:
-    """Writes lines to a stream, above a progress bar if there is one."""
+    """Writes lines to a stream, above a progress bar if the stream is a terminal and `quiet` is false."""
 
-    _bar: tqdm | None = None
-
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: TextIO, total: int, steps: int, unit: str = "step", quiet: bool = False):
         self._stream = stream
+        self._bar: tqdm | None = None
+        if stream.isatty() and not quiet:
+            self._bar = tqdm(
+                total=max(total, steps),
+                initial=steps,
+                unit=unit,
+                file=stream,
+                bar_format="{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{postfix}]",
+                dynamic_ncols=True,
+                smoothing=0.05,
+            )
 
     def note(self, line: str) -> None:
         """Write a line."""
@@ -62,42 +48,45 @@ class ProgressOutput:
             self._bar.close()
 
 
+def move(progress_bar: tqdm, steps: int, text: str) -> None:
+    """Move a bar to a number of steps, with a text behind it."""
+    progress_bar.total = max(progress_bar.total or 0, steps)  # tqdm would drop the bar after the last round of sampling
+    progress_bar.set_postfix_str(text, refresh=False)
+    progress_bar.update(steps - progress_bar.n)
+
+
+def keep_newest(newest: dict[str, float], figures: Mapping[str, Any]) -> dict[str, float]:
+    """Replace the values of `newest` by those in `figures` that are not NaN; return it."""
+    for name in newest:
+        value = float(figures.get(name, math.nan))
+        if not math.isnan(value):
+            newest[name] = value
+    return newest
+
+
 class Reporter(ProgressOutput):
     """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
 
-    On a terminal, the bar shows the rate and the time left; otherwise, each line does. `steps` are those at the
-    beginning, and `total` those of the whole run. The rate in the `warm_up`, steps without an update, does not predict
-    the later rate. `best` is the highest evaluation return so far. With `quiet`, only notes are written.
+    On a terminal, the bar shows the rate and the time left; otherwise, each line does. With the setting ``quiet``, only
+    notes are written. A run without env steps counts updates. The rate before learning starts does not predict the
+    later rate. `steps` are those at the beginning, and `best` is the highest evaluation return so far.
     """
 
-    def __init__(
-        self,
-        total: int,
-        steps: int,
-        stream: TextIO,
-        quiet: bool = False,
-        unit: str = "steps",
-        warm_up: int = 0,
-        best: float = math.nan,
-    ):
-        super().__init__(stream)
+    def __init__(self, settings: SimpleNamespace, steps: int, stream: TextIO, best: float = math.nan):
+        self.unit = "steps" if settings.updates is None else "updates"
+        self._total = settings.total_env_steps
+        self._quiet = settings.quiet
+        self._warm_up = settings.learning_starts
+        super().__init__(stream, self._total, steps, self.unit.removesuffix("s"), self._quiet)
         self.start_steps = steps
         self.start_time = time.monotonic()
-        self._warm_up = warm_up
         self._learning: tuple[int, float] | None = None  # the first report after warm-up
         self._lap_steps = steps
         self._lap_time = self.start_time
-        self._total = total
-        self._quiet = quiet
-        self.unit = unit
         self._best = best
-        self.last_return = math.nan
-        self.last_evaluation = math.nan
-        self.last_success = math.nan
+        self._newest = {"return": math.nan, "evaluation_return": math.nan, "success": math.nan}
         self._evaluates_success = False
         self.format_time_left(steps)
-        if stream.isatty() and not quiet:
-            self._bar = bar(total, stream, steps, unit.removesuffix("s"))
 
     def format_time_left(self, steps: int) -> str:
         """Return the time left such as ``9 min left``, "" if it is unknown or 0."""
@@ -118,24 +107,21 @@ class Reporter(ProgressOutput):
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
         """Report the result of an iteration."""
         evaluation = result.get("evaluation", {})
-        success = _success_rate(evaluation)
+        success = evaluation.get("env_runners", {}).get("success_rate", math.nan)
         # From the first evaluation on, a success rate of deterministic actions replaces the one of training.
         self._evaluates_success |= not math.isnan(success)
         if not self._evaluates_success:
-            success = _success_rate(result)
-        self.report(steps, mean_return(result), mean_return(evaluation), success)
+            success = result.get("env_runners", {}).get("success_rate", math.nan)
+        returns = {"return": mean_return(result), "evaluation_return": mean_return(evaluation)}
+        self.report(steps, returns | {"success": success})
 
-    def report(self, steps: int, trained: float, evaluated: float, success: float = math.nan) -> None:
-        """Report the figures of an iteration; NaN repeats the previous value."""
+    def report(self, steps: int, figures: Mapping[str, Any]) -> None:
+        """Report ``return``, ``evaluation_return`` and ``success`` of an iteration; NaN repeats the previous value."""
+        evaluated = figures["evaluation_return"]
         best = not math.isnan(evaluated) and not evaluated <= self._best
         if best:
             self._best = evaluated
-        if not math.isnan(trained):
-            self.last_return = trained
-        if not math.isnan(evaluated):
-            self.last_evaluation = evaluated
-        if not math.isnan(success):
-            self.last_success = success
+        keep_newest(self._newest, figures)
         self.progress(steps)
         if not self._quiet:
             self.note(self._line(steps, best))
@@ -143,10 +129,10 @@ class Reporter(ProgressOutput):
         self._lap_time = time.monotonic()
 
     def _line(self, steps: int, best: bool) -> str:
-        evaluation = f"evaluation {format_return(self.last_evaluation):>8}"
+        evaluation = f"evaluation {format_return(self._newest['evaluation_return']):>8}"
         if best:
             evaluation = colored(evaluation, GREEN, self._stream)
-        figures = f"return {format_return(self.last_return):>8}  {evaluation}{self._success('  ')}"
+        figures = f"return {format_return(self._newest['return']):>8}  {evaluation}{self._success('  ')}"
         if self._bar is not None:
             return f"{steps:>9,} {self.unit}  {figures}"
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
@@ -155,38 +141,18 @@ class Reporter(ProgressOutput):
 
     def _success(self, separator: str) -> str:
         """Return the success rate, "" in environments without one."""
-        if math.isnan(self.last_success):
-            return ""
-        return f"{separator}success {self.last_success:.2f}"
+        success = self._newest["success"]
+        return "" if math.isnan(success) else f"{separator}success {success:.2f}"
 
     def summary(self, steps: int, best_evaluation: float) -> str:
         """Return the last line's figures; the best evaluation return is NaN if there was no evaluation."""
         seconds = time.monotonic() - self.start_time
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
-        evaluation = f"{format_return(self.last_evaluation)} (best {format_return(best_evaluation)})"
+        evaluation = f"{format_return(self._newest['evaluation_return'])} (best {format_return(best_evaluation)})"
         return (
             f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), "
-            f"return {format_return(self.last_return)}, evaluation return {evaluation}{self._success(', ')}"
+            f"return {format_return(self._newest['return'])}, evaluation return {evaluation}{self._success(', ')}"
         )
-
-
-def _success_rate(result: dict[str, Any]) -> float:
-    """Return the success rate of a result, NaN without one."""
-    return float(result.get("env_runners", {}).get("success_rate", math.nan))
-
-
-def make_reporter(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
-    """Return the reporter of a run, which counts updates if the run makes no env steps."""
-    unit = "steps" if settings.updates is None else "updates"
-    return Reporter(
-        settings.total_env_steps,
-        steps,
-        stream,
-        quiet=settings.quiet,
-        unit=unit,
-        warm_up=settings.learning_starts,
-        best=best,
-    )
 
 
 def format_return(value: float) -> str:
@@ -196,18 +162,12 @@ def format_return(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a duration in its largest fitting unit: ``40 s``, ``9 min``, ``2.5 h``, ``19 days``."""
-    if round(seconds) < 120:
-        return f"{seconds:.0f} s"
-    if round(seconds / 60) < 120:
-        return f"{seconds / 60:.0f} min"
-    count = seconds / 3600
-    unit = "h"
-    if round(count) >= 48:
-        count = count / 24
-        unit = "days"
-    if count >= 9.95:
-        return f"{count:.0f} {unit}"
-    return f"{count:.1f} {unit}".replace(".0", "")
+    for length, unit in ((1, "s"), (60, "min")):
+        if round(seconds / length) < 120:
+            return f"{seconds / length:.0f} {unit}"
+    length, unit = (3600, "h") if round(seconds / 3600) < 48 else (86_400, "days")
+    digits = 0 if seconds / length >= 9.95 else 1
+    return f"{seconds / length:.{digits}f} {unit}".replace(".0", "")
 
 
 class StudyReporter(ProgressOutput):
@@ -220,50 +180,46 @@ class StudyReporter(ProgressOutput):
     def __init__(
         self, totals: Mapping[str, int], saved: Mapping[str, int], done: int, stream: TextIO, every: float = EVERY
     ):
+        self._saved = sum(saved.values())
+        super().__init__(stream, sum(totals.values()), self._saved)
         self._totals = totals
-        super().__init__(stream)
         self._every = every
         self._all = len(totals) + done
         self._done = done
         self._steps = dict(saved)
         self._returns: dict[str, dict[str, float]] = {}
-        self._saved = sum(saved.values())
         self._started: dict[str, float] = {}
         self._running: set[str] = set()
         self._ended: set[str] = set()
         self._begun = time.monotonic()
         self._last = self._begun
         self.failed: dict[str, str] = {}
-        if stream.isatty():
-            self._bar = bar(sum(totals.values()), stream, self._saved)
 
     def on_event(self, event: str, name: str, figures: Mapping[str, Any]) -> None:
         """Record an event of a run, and print a line for retries, failures and ends; see `run_study.run_trials`."""
         reason = str(figures.get("reason", ""))
+        returns = self._returns.setdefault(name, {"return": math.nan, "evaluation_return": math.nan})
+        keep_newest(returns, figures)
         if event == "start":
             self._running.add(name)
             self._started.setdefault(name, time.monotonic())
-        elif event == "result":
+            return
+        if event == "result":
             self._steps[name] = int(figures["env_steps"])
-            self._newest_returns(name, figures)
             if self._bar is not None:
                 move(self._bar, sum(self._steps.values()), self._format_time_left())
-        elif event == "retry":
-            self._running.discard(name)
+            return
+        self._running.discard(name)
+        if event == "retry":
             line = f"{name}: failed, trying again from its last checkpoint: {reason}"
             self.note(colored(line, RED, self._stream))
-        elif event == "fail":
-            self._running.discard(name)
-            self._ended.add(name)
+            return
+        self._ended.add(name)  # also a run that was interrupted or has failed, which does not continue now
+        if event == "fail":
             self.failed[name] = reason
             self.note(colored(f"{name}: failed for good: {reason}", RED, self._stream))
-        else:
-            self._running.discard(name)
-            self._end(name, figures, reason)
-
-    def _end(self, name: str, figures: Mapping[str, Any], reason: str) -> None:
+            return
         state = figures.get("state", "")
-        self._ended.add(name)  # also a run that was interrupted or has failed, which does not continue now
         if state in ("finished", "stopped early"):
             self._done += 1
         if state == "finished":
@@ -271,21 +227,11 @@ class StudyReporter(ProgressOutput):
         if reason:
             state += f" ({reason})"
         seconds = time.monotonic() - self._started.get(name, self._begun)
-        returns = self._newest_returns(name, figures)
-        evaluation = format_return(returns["evaluation_return"])
         self.note(
             f"[{self._done}/{self._all}] {name}: {state} at {int(figures.get('env_steps', 0)):,} steps, "
-            f"return {format_return(returns['return'])}, evaluation {evaluation}, {seconds:,.0f} s"
+            f"return {format_return(returns['return'])}, evaluation {format_return(returns['evaluation_return'])}, "
+            f"{seconds:,.0f} s"
         )
-
-    def _newest_returns(self, name: str, figures: Mapping[str, Any]) -> dict[str, float]:
-        """Return the newest returns of a run, given its current figures; iterations may lack an evaluation."""
-        newest = self._returns.setdefault(name, {"return": math.nan, "evaluation_return": math.nan})
-        for kind in newest:
-            value = figures.get(kind, math.nan)
-            if not math.isnan(value):
-                newest[kind] = value
-        return newest
 
     def beat(self) -> None:
         """Refresh the bar, or report the progress of the study if the last report is too old."""

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -235,16 +235,6 @@ def read_file(path: Path) -> list[Experiment]:
             raise UsageError(f"{place} lacks run or env")
         experiments.append(Experiment(str(name), **given))
     return experiments
-
-
-def override(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list[Experiment]:
-    """Return the experiments of a file overridden by flags; settings are merged."""
-    flags = dict(flags)
-    name = flags.pop("experiment_name", None)
-    config = flags.pop("config", {})
-    if name and len(experiments) > 1:
-        raise UsageError(f"--experiment_name {name}: the file names its {len(experiments)} experiments; leave it out")
-    return [replace(each, **flags, name=name or each.name, config={**each.config, **config}) for each in experiments]
 
 
 def read_settings(text: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +31,7 @@ from interreplay.experiments.process.machine import count_cpus, count_gpus, form
 from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import format_return
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.rllib_command.experiments import Experiment, names, override, read_file, read_settings
+from interreplay.experiments.rllib_command.experiments import Experiment, names, read_file, read_settings
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
@@ -210,23 +211,31 @@ def restore_tuner(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
 
 
 def read_experiments(given: argparse.Namespace) -> list[Experiment]:
-    """Return the experiments that the flags describe."""
-    flags: dict[str, Any] = {}
-    for name in ("experiment_name", "num_samples", "checkpoint_freq"):
-        if getattr(given, name) is not None:
-            flags[name] = getattr(given, name)
-    for name in ("stop", "config"):
-        if getattr(given, name) is not None:
-            flags[name] = read_settings(getattr(given, name))
-    if "experiment_name" in flags:
-        check_name(flags["experiment_name"], "--experiment_name")
+    """Return the experiments of a file or of the flags; flags override the file, and settings are merged."""
     if given.config_file is None:
         if not given.run or not given.env:
             raise UsageError("expected --run and --env, or -f with a file of experiments")
-        return override([Experiment("default", given.run, given.env)], flags)
-    if given.run or given.env:
+        experiments = [Experiment("default", given.run, given.env)]
+    elif given.run or given.env:
         raise UsageError(f"-f {given.config_file} defines algorithm and environment; leave out --run and --env")
-    return override(read_file(given.config_file), flags)
+    else:
+        experiments = read_file(given.config_file)
+    changes: dict[str, Any] = {}
+    for name in ("num_samples", "checkpoint_freq"):
+        if getattr(given, name) is not None:
+            changes[name] = getattr(given, name)
+    if given.stop is not None:
+        changes["stop"] = read_settings(given.stop)
+    if given.experiment_name is not None:
+        check_name(given.experiment_name, "--experiment_name")
+        if len(experiments) > 1:
+            raise UsageError(
+                f"--experiment_name {given.experiment_name}: the file names its {len(experiments)} experiments; "
+                "leave it out"
+            )
+        changes["name"] = given.experiment_name
+    config = read_settings(given.config or "{}")
+    return [replace(each, **changes, config=each.config | config) for each in experiments]
 
 
 def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[str, float]:

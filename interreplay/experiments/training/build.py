@@ -26,14 +26,18 @@ def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> An
     """
     try:
         config = configure(config_name, settings)
-        if source is not None:
-            config.replay_from(source)
         video = None
         if settings.video_to_tensorboard:
             from interreplay.experiments.evaluation.video import EvaluationVideo
 
             video = EvaluationVideo(config)
-        algorithm = config.build_algo()
+        from interreplay.rllib.algorithms.loop_config import READY_SOURCE
+
+        ready = READY_SOURCE.set(source)
+        try:
+            algorithm = config.build_algo()
+        finally:
+            READY_SOURCE.reset(ready)
         algorithm.evaluation_video = video
         return algorithm
     except ValueError as error:

@@ -21,7 +21,7 @@ from interreplay.errors import (
 from interreplay.experiments.flags.run_flags import CHANGEABLE, list_flags
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import RED, colored, write_line
-from interreplay.experiments.process.progress import Reporter, make_reporter
+from interreplay.experiments.process.progress import Reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import (
@@ -279,7 +279,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
 
     def progress(steps: int) -> None:
         if not reporters:  # the run is ready
-            reporters.append(make_reporter(run.settings, steps, stream, folder.best_evaluation()))
+            reporters.append(Reporter(run.settings, steps, stream, folder.best_evaluation()))
         reporters[0].progress(steps)
 
     run = StudyRun(folder.path, settings, hang_timeout, progress)
@@ -288,7 +288,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
             write_line(f"already {run.over}", stream)
         try:
             for figures in run.results():
-                reporters[0].report(figures["env_steps"], figures["return"], figures["evaluation_return"])
+                reporters[0].report(figures["env_steps"], figures)
         finally:
             for reporter in reporters:
                 reporter.close()

@@ -105,8 +105,7 @@ class DQNUpdate(Update):
         self.minimize(loss)
         self.move_targets()
         errors = mean_over_views(errors, m)
-        with torch.no_grad():
-            values = self.head.values(chosen)
+        values = self.head.values(chosen.detach())
         metrics = torch.stack([loss.detach(), values.mean(), errors.abs().mean()])
         return UpdateResult(errors, metrics, self.scores(self.scores_wanted, errors))
 

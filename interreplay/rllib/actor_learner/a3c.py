@@ -20,19 +20,12 @@ from interreplay.unrolls.mixture import UnrollExperience
 
 
 class Gradients(NamedTuple):
-    """The gradient that a runner computed from its unrolls.
-
-    Attributes:
-        gradient: Gradient of all parameters before clipping, ``(P,)``.
-        metrics: Values of `IMPALAUpdate.metrics`.
-        env_steps: Number of env steps, ``()``.
-        version: Number of updates that produced the weights, ``()``.
-    """
+    """The gradient ``(P,)`` of all parameters that a runner computed from its unrolls, before clipping."""
 
     gradient: Tensor
-    metrics: Tensor
-    env_steps: Tensor
-    version: Tensor
+    metrics: Tensor  # of `IMPALAUpdate.metrics`
+    env_steps: Tensor  # number of env steps, ``()``
+    version: Tensor  # number of updates that produced the weights, ``()``
 
     def columns(self) -> dict[str, Tensor]:
         """Return the tensors by name."""

@@ -19,13 +19,12 @@ from interreplay.learning.exploration import Sampled
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.setting_fields import WholeNumber, rate_at
-from interreplay.rllib.actor_learner.collectors import AsyncCollector
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
-from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.algorithms.loop_config import READY_SOURCE, LoopConfig
 from interreplay.rllib.algorithms.signatures import IMPALATraining
-from interreplay.rllib.env_runner.remote import Collector, FromColumns, RemoteRunners
+from interreplay.rllib.env_runner.remote import AsyncCollector, Collector, FromColumns, RemoteRunners
 from interreplay.transitions import map_observation
 from interreplay.unrolls import schema
 from interreplay.unrolls.distances import UnrollDistance
@@ -165,10 +164,11 @@ class ActorLearner(TrainingLoop):
         self._collector = self._make_collector(from_columns)
         batch = self.config.train_batch_size_per_learner
         gaussian = self.learner.single_module.policy.gaussian
-        mix = self.config.take_source() or self.config.make_mix(gaussian)
+        mix = READY_SOURCE.get() or self.config.make_mix(gaussian)
         mix.check(batch)
         self.experience = UnrollExperience(mix, batch, self.config.seed)
         self.statistics = UnrollStatistics(UnrollDistance(gaussian=gaussian))
+        self._parts = {"statistics": self.statistics}
 
     @override(TrainingLoop)
     def _make_collector(self, from_columns: FromColumns) -> Collector:
@@ -221,14 +221,6 @@ class ActorLearner(TrainingLoop):
     @override(TrainingLoop)
     def _statistics(self) -> dict[str, float]:
         return self.statistics.collect(self.replay_buffer) | self._collector.statistics()
-
-    @override(TrainingLoop)
-    def _parts_state(self) -> dict[str, Any]:
-        return {"statistics": self.statistics.state_dict()}
-
-    @override(TrainingLoop)
-    def _load_parts_state(self, state: dict[str, Any]) -> None:
-        self.statistics.load_state_dict(state["statistics"])
 
 
 def _make(steps: int, runner: Any, version: int) -> Any:

@@ -16,8 +16,7 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.learning.networks.memory import State
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_gradient.policy_value import VALUE_OUTPUT
-from interreplay.rllib.actor_learner.collectors import Answer
-from interreplay.rllib.env_runner.remote import pack
+from interreplay.rllib.env_runner.remote import Answer, pack
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.transitions import Transitions, map_observation

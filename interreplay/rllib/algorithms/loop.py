@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 import uuid
@@ -54,6 +55,8 @@ from interreplay.runs.resume import as_plain
 
 LOOP_STATE = "interreplay_loop"
 SPACES = ("observation_space", "action_space")
+UNUSED: Any = (None, 0, 0, [])
+"""Results, steps and batches of evaluations, which RLlib does not read: it reads the metrics."""
 
 
 class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
@@ -84,6 +87,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     eval_env_runner: Any
     evaluation_config: Any
     _collector: Collector
+    _parts: dict[str, Any]
     _name: ClassVar[str]
     _time_total: float  # Ray's attribute, the source of `time_total_s`
     _iteration_began: float | None = None
@@ -150,7 +154,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Create `experience` and the collector."""
+        """Create `experience`, the collector, and `_parts`: further parts with a state, by name."""
 
     def _make_collector(self, from_columns: FromColumns) -> Collector:
         """Return the collector of the configuration."""
@@ -180,12 +184,6 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """Observation and action space of one environment."""
         module = self.learner.single_module
         return module.observation_space, module.action_space
-
-    def describe_policy(self) -> tuple[dict[str, Any], Any]:
-        """Return a description of the policy, for checkpoints, and the networks."""
-        module = self.learner.single_module
-        about = {"algorithm": type(self).__name__, "env": str(self.config.env)}
-        return module.described(self.config.normalize_actions, **about), module.nets
 
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
@@ -292,8 +290,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def interrupt_evaluation(self, only_endless: bool = False) -> None:
         """Let an evaluation in this process end between two steps; its result is dropped.
 
-        Args:
-            only_endless: Do nothing if the environment has a time limit, which ends the evaluation soon.
+        With `only_endless`, do nothing if the environment has a time limit, which ends the evaluation soon.
         """
         runner = self._evaluating_runner()
         if runner is not None and not (only_endless and has_time_limit(runner.env)):
@@ -312,13 +309,18 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def evaluate(self, *args: Any, **options: Any) -> Any:
         progress = self.config.progress(self.env_steps)
         group: Any = self.eval_env_runner_group
-        if progress is not None and group is None:
-            self.env_runner.anneal(progress)
-        elif progress is not None and self.evaluation_config.explore:
-            with runner_errors():
-                group.foreach_env_runner(methodcaller("anneal", progress))
         try:
-            return super().evaluate(*args, **options)
+            with runner_errors():
+                failure = None
+                if group is not None:  # without runners, RLlib would return the previous evaluation
+                    failure = RemoteRunners(group, self.evaluation_config).missing()
+                if failure is not None:
+                    raise failure
+                if progress is not None and group is None:
+                    self.env_runner.anneal(progress)
+                elif progress is not None and self.evaluation_config.explore:
+                    group.foreach_env_runner(methodcaller("anneal", progress))
+                return super().evaluate(*args, **options)
         finally:
             if self._iteration_began is None:  # else `train` is still running
                 self.stop_requested = False
@@ -327,12 +329,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
         if self.stop_requested:
             return {}
-        if self.eval_env_runner_group is not None:
-            failure = RemoteRunners(self.eval_env_runner_group, self.evaluation_config).missing()
-            if failure is not None:
-                raise failure
-        with runner_errors():
-            results = super()._run_one_evaluation(parallel_train_future)
+        results = super()._run_one_evaluation(parallel_train_future)
         runner = self._evaluating_runner()
         if runner is not None and runner.interrupted:
             return {}
@@ -350,27 +347,27 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         reset = config.evaluation_force_reset_envs_before_iteration
         share, rest = divmod(config.evaluation_duration, config.evaluation_num_env_runners)
 
-        def sample(runner: Any) -> tuple[int, Any]:
+        def evaluate(runner: Any) -> Any:
             amount = share + int(runner.worker_index <= rest)
-            with runner.without_steps():
-                episodes = runner.sample(**{unit: amount}, force_reset=reset)
-            return sum(map(len, episodes)), runner.get_metrics()
+            runner.sample(**{unit: amount}, force_reset=reset, keep_episodes=False)
+            return runner.get_metrics()
 
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
         group: Any = self.eval_env_runner_group
         runners = RemoteRunners(group, self.evaluation_config)
-        steps, metrics = zip(*runners.evaluate(weights, sample), strict=True)
-        self.metrics.aggregate(list(metrics), key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
-        return None, sum(steps), sum(steps), []
+        self.metrics.aggregate(runners.evaluate(weights, evaluate), key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+        return UNUSED
 
     @override(Algorithm)
     def _evaluate_on_local_env_runner(self, env_runner: Any) -> Any:
-        with env_runner.without_steps():
-            if env_runner is self.eval_env_runner:
-                return super()._evaluate_on_local_env_runner(env_runner)
-            # Without `evaluation_interval`, `evaluate` uses the runner of training.
-            with env_runner.evaluating(self.evaluation_config):
-                return super()._evaluate_on_local_env_runner(env_runner)
+        amount = {f"num_{self.config.evaluation_duration_unit}": self.config.evaluation_duration}
+        with contextlib.ExitStack() as stack:
+            if env_runner is not self.eval_env_runner:  # the runner of training, without `evaluation_interval`
+                stack.enter_context(env_runner.evaluating(self.evaluation_config))
+            env_runner.sample(**amount, keep_episodes=False)
+            metrics = env_runner.get_metrics()
+        self.metrics.aggregate([metrics], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+        return UNUSED
 
     @override(Algorithm)
     def _compile_iteration_results(
@@ -492,7 +489,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 "reported_updates": self._reported_updates,
                 "elapsed_seconds": self.elapsed_seconds,
                 "global_rng": global_rng(),
-                **self._parts_state(),
+                **{name: part.state_dict() for name, part in self._parts.items()},
                 **self._collector.state_dict(),
             }
             if self.eval_env_runner_group is not None:
@@ -521,16 +518,10 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         self._time_total = float(loop["elapsed_seconds"])
         self.learner.set_rates(self.config.rates(self.env_steps))
         set_global_rng(loop["global_rng"])
-        self._load_parts_state(loop)
+        for name, part in self._parts.items():
+            if name in loop:  # the parent of a fork may lack an episode table
+                part.load_state_dict(loop[name])
         self._collector.load_state_dict(loop)
         if self.eval_env_runner_group is not None:
             evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
             evaluators.load_states(loop.get("evaluation_runners", {}), self.env_steps)  # missing in 0.3.0
-
-    @abstractmethod
-    def _parts_state(self) -> dict[str, Any]:
-        """Return the state of all parts except networks, runners and `experience`."""
-
-    @abstractmethod
-    def _load_parts_state(self, state: dict[str, Any]) -> None:
-        """Restore the state that `_parts_state` returned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import Field, fields
 from numbers import Real
 from typing import Any, ClassVar
@@ -33,7 +34,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     check_not_ignored,
     explain_rejected,
     replay_method,
-    requests_normalization,
     settings_as_properties,
     translate_settings,
 )
@@ -44,25 +44,8 @@ KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings with RLlib's name as attribute."""
-
-
-class ReadySource:
-    """A source that was built before its algorithm. Copies of a configuration share it; pickles omit it."""
-
-    def __init__(self, source: Any = None):
-        self._source = source
-
-    def take(self) -> Any:
-        """Return the source at the first call and None afterwards: only one algorithm may use it."""
-        source = self._source
-        self._source = None
-        return source
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ReadySource:
-        return self
-
-    def __reduce__(self) -> tuple[type[ReadySource], tuple[()]]:
-        return ReadySource, ()
+READY_SOURCE: ContextVar[Any] = ContextVar("READY_SOURCE", default=None)
+"""The source of the algorithm that is created in this context, if it was built before from the same settings."""
 
 
 class ModelSettings(dict[str, Any]):
@@ -189,16 +172,6 @@ class LoopConfig(AlgorithmConfig):
         else:
             self.replay_buffer_config = self._replayed(kind, arguments)
         return self
-
-    def replay_from(self, source: Any) -> Self:
-        """Use a source that was built from `replay_buffer_config` before, instead of building it again."""
-        self.ready_source = ReadySource(source)
-        return self
-
-    def take_source(self) -> Any:
-        """Return the source of `replay_from` at the first call, else None."""
-        ready = self.__dict__.pop("ready_source", ReadySource())  # not a setting: neither copied nor stored
-        return ready.take()
 
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the settings ``{"type": name, **arguments}`` of what is replayed."""
@@ -332,9 +305,6 @@ class LoopConfig(AlgorithmConfig):
             if self.evaluation_duration == "auto":
                 raise ValueError("evaluation_duration is 'auto'; expected a number, the same in every evaluation")
         check_host(self)
-        if requests_normalization(self):
-            self.normalize_observations = True
-            self._env_to_module_connector = None
         if self.action_space is not None:
             check_action_space(self.action_space, self.architecture.acts_in)
         adopt_model_settings(self)

@@ -122,25 +122,15 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
             raise NotImplementedError("the policy has a memory; use algo.act(obs), which keeps its state between steps")
         return self.encode(obs)
 
-    def act(self, obs: Tensor, exploration: Exploration | None = None, rng: torch.Generator | None = None) -> Tensor:
-        """Return actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete actions.
-
-        `obs` are encoded ``(n, inputs)``. Without an exploration, the actions are the policy's best ones.
-        """
-        if exploration is None:
-            return self.policy.act(obs)
-        assert rng is not None
-        return exploration.act(self.policy, obs, rng)
-
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return {Columns.ACTIONS: self._reshape(self.act(self._encode_without_memory(batch[Columns.OBS]), None))}
+        return {Columns.ACTIONS: self._reshape(self.policy.act(self._encode_without_memory(batch[Columns.OBS])))}
 
     @override(TorchRLModule)
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         obs = self._encode_without_memory(batch[Columns.OBS])
         rng = torch.Generator(device=obs.device).manual_seed(int(torch.randint(2**62, ())))
-        return {Columns.ACTIONS: self._reshape(self.act(obs, self._exploration, rng))}
+        return {Columns.ACTIONS: self._reshape(self._exploration.act(self.policy, obs, rng))}
 
     @override(TorchRLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

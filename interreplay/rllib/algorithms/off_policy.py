@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from operator import methodcaller
 from pathlib import Path
@@ -30,7 +31,7 @@ from interreplay.learning.update import CRITIC_LOSS, SCORING, SUCCESS_COLUMN, Up
 from interreplay.part import Context
 from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
-from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.algorithms.loop_config import READY_SOURCE, LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions, make_one
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
@@ -139,10 +140,12 @@ class OffPolicyAlgorithm(TrainingLoop):
         if self.config.on_manifold_rows:
             simulator = OnManifold(make_one(self.config), self.config.on_manifold_rows)
         self.diagnostics = Diagnostics(on_manifold=simulator)
+        self._parts = {"diagnostics": self.diagnostics}
         self._wanted = self.replay_buffer.columns_wanted
         self._recorded = self._wanted
         if self.config.episode_table:
             self.episode_table = EpisodeTable(self.learner.update_rule.metrics)
+            self._parts["episode_table"] = self.episode_table
             self._recorded |= {EPISODE_RETURN, EPISODE_LENGTH}
         self.replay_buffer.connect(self._context())
         self.learner.update_rule.scores_wanted = self.replay_buffer.scores_wanted & self.learner.update_rule.offers
@@ -235,7 +238,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         Raises:
             ValueError: The rows lack a column that the replay method requires.
         """
-        counts: dict[int, int] = {}
+        counts: Counter[int] = Counter()
         length = self.config.steps_per_iteration
         completed = self.env_steps // length
         for portion in rows:
@@ -244,9 +247,7 @@ class OffPolicyAlgorithm(TrainingLoop):
                 if len(part):
                     self._add_rows(self._drop_recorded_columns(part))
             assert portion.episode is not None
-            ids, numbers = portion.episode.unique(return_counts=True)
-            for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
-                counts[episode] = counts.get(episode, 0) + number
+            counts.update(portion.episode.tolist())
         if counts:
             self._iteration += self.env_steps // length - completed
             self.discard_failed_evaluation()
@@ -283,7 +284,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             "device": str(self.learner.batch_device),
             "spaces": self.single_spaces,
         }
-        rows = config.take_source()
+        rows = READY_SOURCE.get()
         if rows is None:
             # Parts given as objects are copied: the configuration is part of every result, and may build more runs.
             arguments = copy.deepcopy(dict(config.replay_buffer_config))
@@ -435,16 +436,3 @@ class OffPolicyAlgorithm(TrainingLoop):
         if self.learner.reward_scale is not None:
             numbers["reward_divisor"] = self.learner.reward_scale.divisor
         return numbers | {"num_rows": len(self.replay_buffer)}
-
-    @override(TrainingLoop)
-    def _parts_state(self) -> dict[str, Any]:
-        state = {"diagnostics": self.diagnostics.state_dict()}
-        if self.episode_table is not None:
-            state["episode_table"] = self.episode_table.state_dict()
-        return state
-
-    @override(TrainingLoop)
-    def _load_parts_state(self, state: dict[str, Any]) -> None:
-        self.diagnostics.load_state_dict(state["diagnostics"])
-        if self.episode_table is not None and "episode_table" in state:  # the parent of a fork may lack it
-            self.episode_table.load_state_dict(state["episode_table"])

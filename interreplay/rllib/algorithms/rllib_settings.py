@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
-from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.models.catalog import MODEL_DEFAULTS
 
@@ -298,25 +297,3 @@ def adopt_model_settings(config: Any) -> None:
             raise ValueError(f"model_config: {title} has no {name!r}; {accepted_names(name, accepted)}")
         setattr(config, name, value)
     config._model_config = {}
-
-
-def requests_normalization(config: AlgorithmConfig) -> bool:
-    """Return whether RLlib's settings request observations normalized by running statistics.
-
-    Raises:
-        ValueError: The settings request another filter or other connectors.
-    """
-    if config.observation_filter not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
-        raise ValueError(f"observation_filter is {config.observation_filter!r}; expected NoFilter or MeanStdFilter")
-    if config._env_to_module_connector is None:
-        return config.observation_filter != "NoFilter"
-    connector: Any = config._env_to_module_connector
-    made = connector(None, None, None)
-    pieces = list(made) if isinstance(made, list | tuple) else [made]
-    for piece in pieces or [None]:
-        if not isinstance(piece, MeanStdFilter):
-            raise ValueError(
-                f"env_to_module_connector returns a {type(piece).__name__}; expected MeanStdFilter; "
-                "use an environment wrapper"
-            )
-    return True

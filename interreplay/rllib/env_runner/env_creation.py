@@ -13,8 +13,9 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
 from interreplay.environments.goal_functions import GoalFn
+from interreplay.environments.own_modules import check_arguments
 from interreplay.environments.registration import inner_env_name
-from interreplay.errors import EnvironmentFailure, accepted_names, copyable, describe_error
+from interreplay.errors import EnvironmentFailure, copyable, describe_error
 
 ONE_AGENT = "these algorithms train one policy for one agent; RLlib's PPO trains several"
 
@@ -52,21 +53,14 @@ def create_instance(kind: type, context: Mapping[str, Any]) -> Any:
     the class receives one mapping, which is RLlib's convention.
 
     Raises:
-        ValueError: The constructor has no such keywords and takes no mapping.
+        UsageError: The constructor has no such keywords and takes no mapping.
     """
-    parameters = list(inspect.signature(kind).parameters.values())
+    parameters = inspect.signature(kind).parameters.values()
     by_name = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    if context and set(context) <= set(by_name):
-        return kind(**context)
-    if _takes_mapping(kind):
-        return kind(context)
-    any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    for name in context:
-        if name not in by_name and not any_keyword:
-            raise ValueError(
-                f"env_config: {kind.__name__} takes no argument {name!r}; {accepted_names(name, by_name)}; "
-                "or a constructor of one mapping, RLlib's env_config"
-            )
+    if not (context and set(context) <= set(by_name)):
+        if _takes_mapping(kind):
+            return kind(context)
+        check_arguments(f"env_config: {kind.__name__}", kind, context)
     return kind(**context)
 
 

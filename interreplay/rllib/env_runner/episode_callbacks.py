@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,22 +56,6 @@ class LongEpisode(SingleAgentEpisode):
         return _copy_as(SingleAgentEpisode, self).slice(kept, **options)
 
 
-@dataclass
-class EpisodeLength:
-    """The length of an ended episode, in place of the episode."""
-
-    steps: int
-
-    def __len__(self) -> int:
-        return self.steps
-
-    def env_steps(self) -> int:
-        """Return the length, as an episode does."""
-        return self.steps
-
-    agent_steps = env_steps
-
-
 def _copy_as(kind: Any, episode: SingleAgentEpisode) -> Any:
     """Return an episode of class `kind` that shares the columns of another one."""
     made = kind.__new__(kind)
@@ -89,7 +72,6 @@ class EpisodeCallbacks:
     Attributes:
         listening: Whether there is a callback of any kind.
         recording: Whether ended episodes are kept in `done`.
-        only_lengths: Whether only their lengths are kept, and no episode is built.
     """
 
     def __init__(self, runner: SingleAgentEnvRunner):
@@ -97,8 +79,7 @@ class EpisodeCallbacks:
         self.listening = any(map(self._is_defined, EVENTS))
         self._samples_have_callbacks = self._is_defined("on_sample_end")
         self.recording = False
-        self.only_lengths = False
-        self.done: list[Any] = []
+        self.done: list[SingleAgentEpisode] = []
         self._lengths: dict[str, int] = {}
 
     def _is_defined(self, event: str) -> bool:
@@ -109,8 +90,6 @@ class EpisodeCallbacks:
 
     def reset(self, which: np.ndarray, obs: Any, infos: Any) -> None:
         """Begin episodes in the environments `which` ``(n,)`` bool."""
-        if self.only_lengths:
-            return
         for i in np.flatnonzero(which):
             self._begin(i, pick(obs, i), infos[i])
 
@@ -122,10 +101,6 @@ class EpisodeCallbacks:
     def step(self, live: np.ndarray, obs: Any, actions: np.ndarray, results: tuple[Any, ...]) -> None:
         """Add one step, from `obs`, of the environments `live` ``(n,)`` bool."""
         next_obs, rewards, terminated, truncated, infos = results
-        if self.only_lengths:
-            for i in np.flatnonzero(live & (terminated | truncated)):
-                self.done.append(EpisodeLength(int(self.runner._state.log.lengths[i])))
-            return
         episodes = self.runner._ongoing_episodes
         for i in np.flatnonzero(live):
             if episodes[i] is None:  # restored in the middle of an episode; its beginning was not stored

@@ -2,61 +2,42 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import ray
 import torch
 from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+from safetensors.numpy import load, save
 from torch import Tensor
 
 from interreplay.environments.registration import inner_env_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, describe_error
 
-Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
-"""Columns as one block of bytes, with the name, the type and the shape of each.
-
-A pickled tensor has some 300 bytes of overhead, which is more than the numbers of a short fragment.
-"""
-ALIGNMENT = 16
-"""Bytes of which the addresses of new arrays are multiples. The rounding of small matrix products depends on it."""
 FromColumns = Callable[[dict[str, Tensor]], Any]
 """Creates transitions, unrolls or another object from its columns by name."""
 
 
-def pack(columns: Mapping[str, Tensor]) -> Packed:
-    """Return the concatenated bytes of columns, and the name, the type and the shape of each."""
-    layout = []
-    data = bytearray()
-    # Large numbers first, so that each column is aligned to the size of its numbers.
-    for name, column in sorted(columns.items(), key=lambda pair: -pair[1].element_size()):
-        array = column.cpu().numpy()
-        layout.append((name, array.dtype.str, array.shape))
-        data += array.tobytes()
-    return bytes(data), layout
+def pack(columns: Mapping[str, Tensor]) -> bytes:
+    """Return columns as one block of bytes. Pickled tensors have some 300 bytes of overhead each."""
+    return save({name: column.cpu().numpy() for name, column in columns.items()})
 
 
-def unpack(packed: Packed) -> dict[str, Tensor]:
-    """Return packed columns, which can be written to and have the alignment of new arrays."""
-    data, layout = packed
-    memory = bytearray(data)
-    offset = 0
-    found: dict[str, Tensor] = {}
-    for name, dtype, shape in layout:
-        size = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
-        if offset % ALIGNMENT:
-            array = array.copy()
-        found[name] = torch.from_numpy(array)
-        offset += array.nbytes
-    return found
+def unpack(packed: bytes) -> dict[str, Tensor]:
+    """Return packed columns, which can be written to.
+
+    Each has memory of its own, aligned like a new array: the rounding of small matrix products depends on it.
+    """
+    return {name: torch.from_numpy(column) for name, column in load(packed).items()}
 
 
 @dataclass
@@ -119,33 +100,15 @@ class RemoteRunners:
         silently while two earlier transfers are in progress, so that a runner acts with old weights. `make` is called
         with each runner in its process and returns an object with `columns`, from which `from_columns` makes it again.
         """
-        collected = CollectionResult(failure=self.missing())
-        if collected.failure is not None:
-            return collected
-        reference = ray.put(weights)
 
-        def work(runner: Any) -> tuple[Packed, list[int]] | EnvironmentFailure:
-            runner.set_state(ray.get(reference))
-            try:
-                made = make(runner)
-            except EnvironmentFailure as failure:
-                return failure
-            return pack(made.columns()), runner.take_cut_episodes()
+        def work(runner: Any) -> tuple[bytes, list[int]]:
+            return pack(make(runner).columns()), runner.take_cut_episodes()
 
-        silent = set(self.get_handles())
-        results = self._manager.foreach_actor(work, timeout_seconds=self._config.sample_timeout_s)
-        for result in sorted(results, key=lambda each: each.actor_id):
-            silent.discard(result.actor_id)
-            reply = result.get()
-            if not result.ok:
-                collected.failure = convert_error(reply, result.actor_id)
-            elif isinstance(reply, EnvironmentFailure):
-                collected.failure = reply
-            else:
-                collected.rows.append(from_columns(unpack(reply[0])))
-                collected.cut += reply[1]
-        if silent:
-            collected.failure = self.end(min(silent))
+        replies, failure = self._call_with(weights, work, "sample_timeout_s")
+        collected = CollectionResult(failure=failure)
+        for packed, cut in replies:
+            collected.rows.append(from_columns(unpack(packed)))
+            collected.cut += cut
         return collected
 
     def evaluate(self, weights: dict[str, Any], sample: Callable[[Any], Any]) -> list[Any]:
@@ -157,34 +120,51 @@ class RemoteRunners:
             EnvironmentFailure: An environment raised an error, or returned invalid values.
             RunnerLost: A runner is lost, or did not return within `evaluation_sample_timeout_s`.
         """
-        failure = self.missing()
+        found, failure = self._call_with(weights, sample, "evaluation_sample_timeout_s")
         if failure is not None:
             raise failure
+        return found
+
+    def _call_with(
+        self, weights: dict[str, Any], work: Callable[[Any], Any], limit: str
+    ) -> tuple[list[Any], InterreplayError | None]:
+        """Call a function with every runner after it has received `weights`, and wait for all of them.
+
+        Args:
+            weights: The state of the learner's module.
+            work: The function, which is called in the processes of the runners.
+            limit: Name of the setting with the number of seconds to wait.
+
+        Returns:
+            The results of the runners that returned one, in the order of their indices, and an error or None.
+        """
+        failure = self.missing()
+        if failure is not None:
+            return [], failure
         reference = ray.put(weights)
 
-        def work(runner: Any) -> Any:
+        def receive_and_work(runner: Any) -> Any:
             runner.set_state(ray.get(reference))
             try:
-                return sample(runner)
+                return work(runner)
             except EnvironmentFailure as failure:
                 return failure
 
         silent = set(self.get_handles())
-        found = {}
-        results = self._manager.foreach_actor(work, timeout_seconds=self._config.evaluation_sample_timeout_s)
-        for result in results:
+        found = []
+        results = self._manager.foreach_actor(receive_and_work, timeout_seconds=getattr(self._config, limit))
+        for result in sorted(results, key=lambda each: each.actor_id):
             silent.discard(result.actor_id)
             reply = result.get()
             if not result.ok:
                 failure = convert_error(reply, result.actor_id)
             elif isinstance(reply, EnvironmentFailure):
                 failure = reply
-            found[result.actor_id] = reply
+            else:
+                found.append(reply)
         if silent:
-            failure = self.end(min(silent), "evaluation_sample_timeout_s")
-        if failure is not None:
-            raise failure
-        return [found[index] for index in sorted(found)]
+            failure = self.end(min(silent), limit)
+        return found, failure
 
     def get_handles(self) -> dict[int, Any]:
         """Return Ray's handles of the runners in service, by index."""
@@ -214,14 +194,17 @@ class RemoteRunners:
         )
 
     def end_silent(self) -> None:
-        """End runners that do not answer, for example in a step that hangs; RLlib would wait for them forever."""
+        """End runners that do not answer, for example in a step that hangs, and remove them and those that died.
+
+        RLlib would wait for the former forever, and print a traceback for the latter.
+        """
         silent = set(self._manager.actor_ids())
         if not silent:
             return
         limit = self._config.env_runner_health_probe_timeout_s
         results = self._manager.foreach_actor(lambda runner: runner.ping(), healthy_only=False, timeout_seconds=limit)
-        for index in silent - {result.actor_id for result in results}:
-            ray.kill(self._manager.actors()[index])
+        for index in silent - {result.actor_id for result in results if result.ok}:
+            ray.kill(self._manager.remove_actor(index))
 
     def call_each(self, work: Callable[[Any], Any], limit: float | None = None) -> list[Any]:
         """Call a function with each runner in service, and return the results that arrive within `limit` seconds.
@@ -296,7 +279,11 @@ def convert_error(error: RayError, index: int | None = None) -> InterreplayError
     if isinstance(error, RayTaskError) and cause is not None:  # such as an error of a callback
         return RunnerLost(f"{runner} raised {describe_error(cause)}")
     words = " ".join(str(error).split())
-    return RunnerLost(f"{runner} died: {type(error).__name__}: {words[:300]}")
+    words = words.partition(" Some common causes include")[0]  # Ray appends guesses
+    _, _, cause = words.partition("The actor is dead because ")
+    if not cause:
+        cause = f"{type(error).__name__}: {words[:300]}"
+    return RunnerLost(f"{runner} died: {cause.removesuffix('.')}")
 
 
 @contextmanager
@@ -306,3 +293,199 @@ def runner_errors() -> Iterator[None]:
         yield
     except RayError as error:
         raise convert_error(error) from error
+
+
+# -- asynchronous collecting -------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """A runner's answer to one request."""
+
+    packed: bytes  # columns of the unrolls or gradients
+    waited: float  # seconds that the runner was idle before
+    metrics: Any  # result of RLlib's ``get_metrics``
+
+
+class Requests:
+    """Requests to runners in other processes, several per runner, so that no runner waits for the learner.
+
+    Waiting takes no processor time: Ray wakes this process when an answer arrives.
+
+    Args:
+        runners: The runners.
+        max_in_flight: Requests in flight per runner, 1 or more; with 1, a runner waits for its next request.
+        limit: Seconds within which a runner must answer; None for no limit.
+
+    Attributes:
+        waited: Seconds that `receive` has waited in this process.
+    """
+
+    def __init__(self, runners: RemoteRunners, max_in_flight: int, limit: float | None):
+        self._runners = runners
+        self._max_in_flight = max_in_flight
+        self._limit = math.inf if limit is None else limit
+        self._in_flight: dict[int, list[tuple[ray.ObjectRef, int]]] = {}  # with versions, by runner
+        self._last_contact: dict[int, float] = {}
+        self.waited = 0.0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._in_flight.values()))
+
+    def send(self, ask: Callable[[Any], ray.ObjectRef], version: int) -> None:
+        """Send requests to every runner in service until each has `max_in_flight`."""
+        for index, handle in self._runners.get_handles().items():
+            requests = self._in_flight.setdefault(index, [])
+            if not requests:
+                self._last_contact[index] = time.monotonic()
+            while len(requests) < self._max_in_flight:
+                requests.append((ask(handle), version))
+
+    def receive(self, oldest: float = -math.inf) -> Answer | InterreplayError:
+        """Wait for an answer; for one of a version before `oldest` if such requests are in flight.
+
+        The answers of one runner arrive in the order of its requests, so that its episodes continue.
+
+        Returns:
+            The answer, or the error of a runner that failed, died or took too long.
+        """
+        while True:
+            begun = time.monotonic()
+            first = {}  # of several answers that have arrived, `ray.wait` returns any one
+            outdated = {}
+            for index, requests in self._in_flight.items():
+                if not requests:
+                    continue
+                reference, version = requests[0]
+                overdue = begun >= self._last_contact[index] + self._limit
+                if overdue and not ray.wait([reference], num_returns=1, timeout=0)[0]:
+                    del self._in_flight[index]
+                    return self._runners.end(index)
+                first[reference] = index
+                if version < oldest:
+                    outdated[reference] = index
+            awaited = outdated or first
+            next_limit = min(map(self._last_contact.__getitem__, awaited.values())) + self._limit
+            timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
+            ready, _ = ray.wait(list(awaited), num_returns=1, timeout=timeout)
+            self.waited += time.monotonic() - begun
+            if ready:
+                return self._answer(awaited[ready[0]])
+
+    def _answer(self, index: int) -> Answer | InterreplayError:
+        """Return the answer to a runner's first request; the other runners' answers are used before its next one."""
+        (request, _), *others = self._in_flight.pop(index)
+        self._last_contact[index] = time.monotonic()
+        try:
+            answer: Any = ray.get(request)
+        except RayError as error:
+            self._runners.put_out_of_service(index)
+            answer = convert_error(error, index)
+        if not isinstance(answer, InterreplayError):
+            self._in_flight[index] = others
+        return answer
+
+
+class AsyncCollector(RemoteCollector):
+    """Collects from runners that answer one request after another, with the weights sent with each request.
+
+    If the weights of a request are more than `max_lag` updates old, its answer is awaited before any other.
+    """
+
+    def __init__(self, runners: RemoteRunners, learner: Any, from_columns: FromColumns, config: Any):
+        super().__init__(runners, learner, from_columns)
+        self._config = config
+        self._begin()
+
+    def _begin(self) -> None:
+        self._requests = Requests(
+            self._runners, self._config.max_requests_in_flight_per_env_runner, self._config.sample_timeout_s
+        )
+        self._arrived: list[bytes] = []
+        self._metrics: list[Any] = []
+        self._failure: InterreplayError | None = None  # received while saving
+        self._sent: tuple[int, list[ray.ObjectRef]] | None = None
+        self._since = time.monotonic()
+        self._waited = 0.0
+        self._idle = 0.0
+
+    @override(Collector)
+    def collect(self, make: Callable[[Any, int], Any]) -> CollectionResult:
+        if not self._arrived:
+            failure = self._failure or self._runners.missing()
+            self._failure = None
+            if failure is None:
+                self._send(make)
+                failure = self._receive()
+            if failure is not None:
+                return CollectionResult(failure=failure)
+        return CollectionResult([self._from_columns(unpack(self._arrived.pop(0)))])
+
+    def _send(self, make: Callable[[Any, int], Any]) -> None:
+        """Send requests with the weights; new weights after `broadcast_interval` updates, as one object for all."""
+        updates = self._learner.updates
+        if self._sent is None or updates - self._sent[0] >= self._config.broadcast_interval:
+            self._sent = updates, [ray.put(self._weights())]
+        version, weights = self._sent
+        self._requests.send(lambda runner: runner.answer.remote(make, weights, version), version)
+
+    def _receive(self) -> InterreplayError | None:
+        """Store the next answer, or return the error of a runner that failed."""
+        answer = self._requests.receive(self._learner.updates - self._config.max_lag)
+        if isinstance(answer, InterreplayError):
+            return answer
+        self._arrived.append(answer.packed)
+        self._idle += answer.waited
+        self._metrics.append(answer.metrics)
+        return None
+
+    @override(Collector)
+    def metrics(self) -> list[Any]:
+        used = max(0, len(self._metrics) - len(self._arrived))  # unused answers are not yet counted as env steps
+        found = self._metrics[:used]
+        self._metrics = self._metrics[used:]
+        return found
+
+    @override(Collector)
+    def statistics(self) -> dict[str, float]:
+        now = time.monotonic()
+        passed = max(now - self._since, 1e-9)
+        learner = self._requests.waited - self._waited
+        actors = self._idle / max(1, len(self._runners.get_handles()))
+        self._since = now
+        self._waited = self._requests.waited
+        self._idle = 0.0
+        return {
+            "learner_waiting_share": min(1.0, learner / passed),
+            "actors_waiting_share": min(1.0, actors / passed),
+            "requests_in_flight": float(len(self._requests)),
+        }
+
+    @override(Collector)
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the runners, and unused answers and metrics; waits for requests in flight.
+
+        The next `collect` without unused answers returns the first error of these requests.
+        """
+        while len(self._requests):
+            failure = self._receive()
+            self._failure = self._failure or failure
+        metrics = [self._logger(each).get_state() for each in self._metrics]
+        return super().state_dict() | {"arrived": list(self._arrived), "metrics": metrics}
+
+    @override(Collector)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        while len(self._requests):
+            self._receive()
+        self._begin()
+        super().load_state_dict(state)
+        self._arrived = list(state.get("arrived", []))
+        for saved in state.get("metrics", []):  # checkpoints of older versions lack them
+            logger = self._logger({})
+            logger.set_state(saved)
+            self._metrics.append(logger.stats)
+
+    def _logger(self, metrics: dict[str, Any]) -> MetricsLogger:
+        """Return a logger with the metrics of an answer, for its conversion from and to plain values."""
+        logger = MetricsLogger(stats_cls_lookup=self._config.stats_cls_lookup)
+        logger.stats = metrics
+        return logger

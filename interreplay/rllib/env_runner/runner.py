@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -53,22 +54,11 @@ EVALUATION = 1 << 20
 """Part of the key of evaluation seeds, larger than any runner's index."""
 
 
-class EpisodeSeeds(Iterator[int]):
-    """The seeds of successive evaluation episodes, independent of the number of environments.
-
-    Attributes:
-        number: Number of the next episode, counted over all evaluations of a run.
-    """
-
-    def __init__(self, seed: int | None, index: int):
-        self._entropy = np.random.SeedSequence(seed).entropy
-        self._index = index
-        self.number = 0
-
-    def __next__(self) -> int:
-        key = (EVALUATION, self._index, self.number)
-        self.number += 1
-        return int(np.random.SeedSequence(self._entropy, spawn_key=key).generate_state(1)[0])
+def generate_episode_seeds(entropy: Any, index: int, first: int) -> Iterator[int]:
+    """Yield the seeds of evaluation episodes from number `first` on, independent of the number of environments."""
+    for number in itertools.count(first):
+        sequence = np.random.SeedSequence(entropy, spawn_key=(EVALUATION, index, number))
+        yield int(sequence.generate_state(1)[0])
 
 
 class MeanOfValues(MeanStats):
@@ -107,11 +97,14 @@ class BatchEnvRunner(SteppingRunner):
         if lookup["mean"] is MeanStats:
             self.metrics.stats_cls_lookup = {**lookup, "mean": MeanOfValues}
         self.interrupted = False
-        self._only_lengths = False
         self._recorded = frozenset[str]()
         self._episode_goal: int | None = None
         self._begun = 0
-        self._seeds = EpisodeSeeds(self._seed, self.worker_index or 0) if self.config.in_evaluation else None
+        self._finished_before = 0
+        self._entropy = np.random.SeedSequence(self._seed).entropy
+        self._seeds: Iterator[int] | None = None  # of evaluation episodes
+        if self.config.in_evaluation:
+            self._seeds = generate_episode_seeds(self._entropy, self.worker_index or 0, first=0)
         self._state = self._first_state()
         self._hooks = EpisodeCallbacks(self)
         self._scale = self._get_actions()
@@ -248,18 +241,6 @@ class BatchEnvRunner(SteppingRunner):
             self._state.log.finished = finished
             self._state.steps_since_report = unreported
 
-    @contextmanager
-    def without_steps(self) -> Iterator[None]:
-        """Let `sample` return the lengths of requested episodes without their steps, unless there are callbacks.
-
-        Evaluations need no more. The observations and infos of their episodes can exceed the memory.
-        """
-        self._only_lengths = True
-        try:
-            yield
-        finally:
-            self._only_lengths = False
-
     def anneal(self, progress: float) -> None:
         """Set the schedule of exploration to the progress of the run, from 0 to 1."""
         self._state.exploration.anneal(progress)
@@ -284,18 +265,19 @@ class BatchEnvRunner(SteppingRunner):
         explore: bool | None = None,
         random_actions: bool = False,
         force_reset: bool = False,
+        keep_episodes: bool = True,
     ) -> list[SingleAgentEpisode]:
         """Return the first `num_episodes` that begin, or the episodes of `num_timesteps`.
 
         RLlib's runner returns the first episodes that end, which favors short ones. If it is `interrupted`, this runner
-        returns and reports no episode.
+        returns and reports no episode. Evaluations do not `keep_episodes`, whose observations and infos can exceed the
+        memory, and read only the metrics; then episodes are only built for callbacks.
         """
         self._make_missing_env()
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True
         self.interrupted = False
-        self._hooks.recording = True
-        self._hooks.only_lengths = self._only_lengths and num_episodes is not None and not self._hooks.listening
+        self._hooks.recording = keep_episodes
         self._recorded = frozenset()
         self._episode_goal = num_episodes
         self._max_episode_steps = self.config.evaluation_max_episode_steps
@@ -303,16 +285,16 @@ class BatchEnvRunner(SteppingRunner):
             self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
         self._hooks.begin_sample()
         if self._seeds is not None:
-            self._seeds.number = self._state.evaluated
+            self._seeds = generate_episode_seeds(self._entropy, self._state.index, first=self._state.evaluated)
         if explore is None:
             explore = self.config.explore
         self._begun = 0
+        self._finished_before = len(self._state.log.finished)
         try:
             with self._discard_after_errors():
                 self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
             self._hooks.recording = False
-            self._hooks.only_lengths = False
             self._max_episode_steps = None
             self._needs_initial_reset = True
             self._episode_goal = None
@@ -337,13 +319,17 @@ class BatchEnvRunner(SteppingRunner):
         """Step until the requested number of steps or episodes is reached, or until it is `interrupted`."""
         made = 0
         while not self.interrupted:
-            if num_episodes is not None and len(self._hooks.done) >= num_episodes:
+            if num_episodes is not None and self._count_finished() >= num_episodes:
                 break
             if num_episodes is None and made >= (num_timesteps or self.num_envs):
                 break
             rows = self._step(random_actions, explore)
             if rows is not None:
                 made += len(rows)
+
+    def _count_finished(self) -> int:
+        """Return the number of episodes that ended in the current evaluation."""
+        return len(self._state.log.finished) - self._finished_before
 
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""
@@ -364,7 +350,7 @@ class BatchEnvRunner(SteppingRunner):
         state.seeded = True
         self._needs_initial_reset = False
         state.obs = self._observe(obs)
-        self._begun = len(self._hooks.done)  # the other episodes were interrupted
+        self._begun = self._count_finished()  # the other episodes were interrupted
         begun = self._admit(np.ones(self.num_envs, dtype=bool))
         state.over = ~begun
         self._start(begun, state.obs, infos)

@@ -76,12 +76,7 @@ class FinishedEpisode:
 
 
 class EpisodeLog:
-    """Ids, returns and lengths of the running episodes of n environments.
-
-    Args:
-        num_envs: Number of environments n.
-        first: First episode id; the ids of different runners start far apart.
-    """
+    """Ids, returns and lengths of the running episodes of n environments, whose ids begin with `first`."""
 
     def __init__(self, num_envs: int, first: int):
         self.next_id = first
@@ -146,33 +141,19 @@ class EpisodeLog:
 
 @dataclass
 class RunnerState:
-    """The state of a runner between two steps.
+    """The state of a runner between two steps."""
 
-    Attributes:
-        index: Index of the runner; 0 is the one in the learner's process.
-        env_seed: Seed of the environments' next reset, unless `seeded`.
-        torch_rng: Random generator of exploration.
-        numpy_rng: Random generator of uniform actions.
-        exploration: The runner's own copy of the exploration.
-        log: The running episodes.
-        over: Environments ``(n,)`` that begin another episode at the next step.
-        obs: Current observations; None before the first reset.
-        seeded: Whether a reset has used `env_seed`; later resets are not seeded.
-        steps_since_report: Env steps that no metrics report has counted yet.
-        evaluated: Number of episodes in finished evaluations, from which the next evaluation's numbers continue.
-    """
-
-    index: int
-    env_seed: int
-    torch_rng: torch.Generator
-    numpy_rng: np.random.Generator
-    exploration: Exploration
-    log: EpisodeLog
-    over: np.ndarray
-    obs: Any = None
-    seeded: bool = False
-    steps_since_report: int = 0
-    evaluated: int = 0
+    index: int  # 0 for the runner in the learner's process
+    env_seed: int  # of the environments' next reset, unless `seeded`
+    torch_rng: torch.Generator  # of exploration
+    numpy_rng: np.random.Generator  # of uniform actions
+    exploration: Exploration  # the runner's own copy
+    log: EpisodeLog  # the running episodes
+    over: np.ndarray  # environments ``(n,)`` that begin another episode at the next step
+    obs: Any = None  # current observations; None before the first reset
+    seeded: bool = False  # whether a reset has used `env_seed`; later resets are not seeded
+    steps_since_report: int = 0  # env steps that no metrics report has counted yet
+    evaluated: int = 0  # episodes in finished evaluations, from which the next evaluation's numbers continue
 
     def resize(self, num_envs: int) -> list[int]:
         """Start again with another number of environments, keeping the generators; return the interrupted episodes."""
@@ -230,7 +211,7 @@ class RunnerState:
         self.steps_since_report = int(state["steps_since_report"])
         self.evaluated = int(state["evaluated"])
         self.obs = state["obs"]
-        if self.obs is not None:  # the addresses of Ray's arrays may be other multiples than of `ALIGNMENT`
+        if self.obs is not None:  # Ray's arrays may be aligned differently from new ones
             self.obs = map_observation(np.array, self.obs)
         self.over = np.array(state["over"])
         self.seeded = state["seeded"]

@@ -61,16 +61,20 @@ class SerialEnvs(VectorWrapper):
         return env.env.autoreset_mode == AutoresetMode.NEXT_STEP
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        """Reset every environment; see gymnasium."""
-        try:
-            result: Any = super().reset(seed=seed, options=options)
-        except (AttributeError, TypeError, ValueError):
-            self._reject_malformed_reset(options)
-            raise
-        for env, observation in zip(self._vector.envs, self._vector._env_obs, strict=True):
-            if found := _find_unstorable(observation, self._integer_parts):
+        """Reset every environment; see gymnasium. `seed` is the first seed, one for each environment, or None."""
+        envs = self._vector.envs
+        seeds = seed
+        if seed is None:
+            seeds = [None] * len(envs)
+        elif isinstance(seed, int):
+            seeds = [seed + i for i in range(len(envs))]
+        results = [env.reset(seed=one, options=options) for env, one in zip(envs, seeds, strict=True)]
+        for env, result in zip(envs, results, strict=True):
+            if found := _find_malformed_reset(result, self._space, self._integer_parts):
                 raise EnvironmentFailure(_get_env_name(env), found)
-        return result
+        observations, infos = zip(*results, strict=True)
+        self._vector._autoreset_envs = np.zeros(len(envs), dtype=bool)
+        return self._concatenate(observations), list(infos)
 
     def step(self, actions: Any) -> Any:
         """Step every environment with its action of ``(n, ...)``, or reset it if its episode was over.
@@ -93,11 +97,7 @@ class SerialEnvs(VectorWrapper):
             ended = np.array(terminated, dtype=bool)
             cut = np.array(truncated, dtype=bool)
             column = np.array(rewards, dtype=np.float64)
-            batch: Any
-            if isinstance(self._space, Box):
-                batch = np.array(observations, dtype=self._space.dtype)
-            else:
-                batch = concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
+            batch = self._concatenate(observations)
         except (TypeError, ValueError):
             self._reject_malformed(results)
             raise
@@ -109,20 +109,11 @@ class SerialEnvs(VectorWrapper):
         self._vector._autoreset_envs = ended | cut
         return batch, column, ended, cut, list(infos)
 
-    def _reject_malformed_reset(self, options: Any) -> None:
-        """Reset again after an error, and raise EnvironmentFailure for the first malformed result."""
-        for env in self._vector.envs:
-            try:
-                result = env.reset(options=options)
-            except Exception:
-                return
-            found = None
-            if not isinstance(result, tuple) or len(result) != 2:
-                returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
-                found = f"returned {returned} in reset; expected two: observation, info"
-            found = found or _find_misshapen(result[0], self._space)
-            if found:
-                raise EnvironmentFailure(_get_env_name(env), found)
+    def _concatenate(self, observations: Sequence[Any]) -> Any:
+        """Return the observations of all environments as new arrays ``(n, ...)``."""
+        if isinstance(self._space, Box):
+            return np.array(observations, dtype=self._space.dtype)
+        return concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
 
     def _reject_malformed(self, results: Sequence[Any]) -> None:
         """Raise EnvironmentFailure for the first environment that returned values that cannot be stored."""
@@ -145,11 +136,23 @@ def _get_env_name(env: Any) -> str:
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
+def _find_malformed_reset(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the result of an environment's reset, or None."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        return f"returned {_count_values(result)} in reset; expected two: observation, info"
+    return _find_misshapen(result[0], space) or _find_unstorable(result[0], integer_parts)
+
+
+def _count_values(result: Any) -> str:
+    """Return the number of values that an environment returned; the type of a result that is not a tuple."""
+    return f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+
+
 def _find_malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the result of an environment's step, or None."""
     if not isinstance(result, tuple) or len(result) != 5:
-        returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
-        return f"returned {returned} in step; expected five: observation, reward, terminated, truncated, info"
+        expected = "five: observation, reward, terminated, truncated, info"
+        return f"returned {_count_values(result)} in step; expected {expected}"
     observation, reward, terminated, truncated, _ = result
     if found := _find_misshapen(observation, space):
         return found

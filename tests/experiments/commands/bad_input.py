@@ -208,6 +208,7 @@ STUDY = [
     ("--trainers LASER --envs CartPole-v1 --train_batch_size 3", "a share of 0.25 for queue is 0.75 of 3 unrolls"),
     ("study.yaml --num_workers 2 --run 0 --count --job_cpus 1", "--num_workers 2: each takes a CPU, available: 1 CPU"),
     ("study.yaml --cpus_per_trial 3 --address auto --count --job_cpus 2", "a run takes 3 CPUs"),
+    ("study.yaml --cpus_per_trial 3 --max_concurrent 1 --address auto --count --job_cpus 2", "a run takes 3 CPUs"),
     ("study.yaml --gpus_per_trial 2 --address auto --count --job_gpus 1", "--gpus_per_trial 2: available: 1 GPU"),
     ("study.yaml --device cuda --run 0 --count --job_gpus 0", "--device cuda: the job has no GPU; request one"),
     ("study.yaml --together 2 --address auto --count --job_cpus 9", "expected --address local instead of auto"),

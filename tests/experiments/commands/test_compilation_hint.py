@@ -26,7 +26,7 @@ def hint(observation_space=VECTORS, method="Uniform", **changes):
 
 def test_many_updates_are_faster_compiled():
     assert hint() == "up to 200,000 updates: --torch_compile true makes them faster"
-    assert hint(trainer="TD3") == hint()
+    assert hint(trainer="TD3") == hint(trainer="TQC") == hint()
 
 
 def test_updates_that_are_few_or_cannot_be_compiled():

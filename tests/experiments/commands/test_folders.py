@@ -134,6 +134,8 @@ def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
     assert len(output) == 2
     with pytest.raises(UsageError, match="complete at 2,000 steps"):
         reopen(with_results.path, older, 2000, 2000, output.append)
+    with pytest.raises(UsageError, match="complete at 2,000 updates; a larger --updates continues it"):
+        reopen(with_results.path, older, 2000, 2000, output.append, unit="updates")
 
 
 def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):

@@ -16,6 +16,12 @@ from interreplay.experiments.process import outcome
 from interreplay.experiments.process.progress import Reporter, duration, format_return
 
 
+def make_reporter(total, steps, stream, quiet=False, warm_up=0, best=math.nan):
+    """Return the reporter of a run with these settings."""
+    settings = SimpleNamespace(total_env_steps=total, quiet=quiet, learning_starts=warm_up, updates=None)
+    return Reporter(settings, steps, stream, best)
+
+
 @pytest.fixture(autouse=True)
 def _no_color(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
@@ -33,7 +39,7 @@ def result(value, evaluation=None):
 
 def test_one_line_per_iteration_without_a_terminal():
     stream = io.StringIO()
-    reporter = Reporter(3000, 0, stream)
+    reporter = make_reporter(3000, 0, stream)
     for steps in range(1, 1001):
         reporter.progress(steps)
     reporter.iteration(1000, {"env_runners": {}})
@@ -63,29 +69,29 @@ def reported(reporter, now, steps, seconds):
 
 
 def test_a_line_shows_the_time_left(now):
-    reporter = Reporter(10_000, 1_000, io.StringIO())
+    reporter = make_reporter(10_000, 1_000, io.StringIO())
     assert reported(reporter, now, 4_000, 600.0) == "  20 min left"  # 3,000 steps took ten minutes
     assert reported(reporter, now, 7_000, 610.0) == "  5 min left"
     assert reported(reporter, now, 10_000, 620.0) == ""
 
 
 def test_steps_without_updates_do_not_affect_the_time_left(now):
-    reporter = Reporter(10_000, 0, io.StringIO(), warm_up=2_000)
+    reporter = make_reporter(10_000, 0, io.StringIO(), warm_up=2_000)
     assert reported(reporter, now, 1_000, 1.0) == ""
     assert reported(reporter, now, 2_000, 2.0) == ""
     assert reported(reporter, now, 4_000, 302.0) == "  15 min left"
-    resumed = Reporter(10_000, 4_000, io.StringIO(), warm_up=2_000)
+    resumed = make_reporter(10_000, 4_000, io.StringIO(), warm_up=2_000)
     assert reported(resumed, now, 5_000, 402.0) == "  8 min left"
 
 
 def test_a_bar_beyond_its_total(terminal):
     stream, written = terminal
-    reporter = Reporter(1_000, 990, stream)
+    reporter = make_reporter(1_000, 990, stream)
     reporter.progress(1_002)
     reporter.iteration(1_002, result(1.0))
     reporter.note("a note")
     reporter.close()
-    recovered = Reporter(1_000, 1_200, stream)
+    recovered = make_reporter(1_000, 1_200, stream)
     recovered.close()
     text = written()
     assert "1,002/1,002" in text and "1,200/1,200" in text and "a note\r\n" in text
@@ -117,7 +123,7 @@ def lines_of(text):
 
 def test_a_terminal_of_80_columns_keeps_a_line_per_iteration_above_a_whole_bar(terminal, now):
     stream, written = terminal
-    reporter = Reporter(15_000_000, 0, stream)
+    reporter = make_reporter(15_000_000, 0, stream)
     for number in range(1, 5):
         now.seconds = 600.0 * number
         reporter.iteration(1_000_000 * number, result(-12_345.6 * number, -11_234.5 * number))
@@ -135,7 +141,7 @@ def test_the_best_evaluation_is_green_on_terminals_with_colors(terminal, monkeyp
     for no_color, term in (("", "xterm"), ("1", "xterm"), ("", "dumb")):
         monkeypatch.setenv("NO_COLOR", no_color)
         monkeypatch.setenv("TERM", term)
-        reporter = Reporter(3_000, 0, stream, best=5.0)
+        reporter = make_reporter(3_000, 0, stream, best=5.0)
         for steps, value in ((1_000, 4.0), (2_000, 6.0), (3_000, 3.0)):
             reporter.iteration(steps, result(1.0, value))
         reporter.close()
@@ -165,7 +171,7 @@ def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
 
 def test_quiet_prints_only_notes():
     for stream in (io.StringIO(), Terminal()):
-        reporter = Reporter(2000, 0, stream, quiet=True)
+        reporter = make_reporter(2000, 0, stream, quiet=True)
         reporter.progress(10)
         reporter.iteration(1000, result(1.0))
         assert stream.getvalue() == ""
@@ -174,7 +180,7 @@ def test_quiet_prints_only_notes():
 
 
 def test_the_summary_counts_the_steps_of_this_process_only():
-    reporter = Reporter(2000, 1500, io.StringIO())
+    reporter = make_reporter(2000, 1500, io.StringIO())
     reporter.start_time -= 10
     reporter.iteration(2000, result(3.0, 4.0))
     assert reporter.summary(2000, 9.0) == "2,000 steps, 10 s (50 steps/s), return 3.0, evaluation return 4.0 (best 9.0)"
@@ -182,7 +188,7 @@ def test_the_summary_counts_the_steps_of_this_process_only():
 
 def test_the_success_rate_is_shown_if_it_is_reported():
     stream = io.StringIO()
-    reporter = Reporter(3000, 0, stream)
+    reporter = make_reporter(3000, 0, stream)
     trained = result(-40.0)
     trained["env_runners"]["success_rate"] = 0.3
     reporter.iteration(1000, trained)
@@ -197,7 +203,7 @@ def test_the_success_rate_is_shown_if_it_is_reported():
     assert "return    -40.0  evaluation    -10.0  success 0.75  " in lines[2], "that of training includes exploration"
     assert reporter.summary(3000, -10.0).endswith("evaluation return -10.0 (best -10.0), success 0.75")
     bar = Terminal()
-    reporter = Reporter(3000, 0, bar)
+    reporter = make_reporter(3000, 0, bar)
     reporter.iteration(2000, evaluated)
     reporter.close()
     assert "evaluation    -10.0  success 0.75" in bar.getvalue()

@@ -7,7 +7,9 @@ import pytest
 from argument_parser import make_parser, resolve_settings
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import run_agent
-from interreplay.experiments.commands.run_agent import HARMLESS, HYPER, INSTEAD, SETTINGS, translate
+from interreplay.experiments.commands.run_agent import HARMLESS, INSTEAD, PREFIX, SETTINGS, translate
+
+HYPER = "configs.hyper_params."
 
 
 def settings(line):
@@ -59,13 +61,14 @@ def test_every_word_names_a_flag_or_a_replacement():
     assert not SETTINGS.keys() & INSTEAD.keys()
     for key in INSTEAD.keys() - {key for key, values in HARMLESS.items() if not values}:
         with pytest.raises(UsageError, match=INSTEAD[key].split("(")[0]):
-            translate(["configs=cartpole/dqn", f"{key}=neither"])
+            translate(["configs=cartpole/dqn", f"{PREFIX}{key}=neither"])
 
 
 def test_settings_without_effect_are_accepted_with_one_line(capsys):
     for key, values in HARMLESS.items():
-        assert translate(["configs=cartpole/dqn", f"{key}={(values or ('anything',))[0]}"]) == ["--config=cartpole/dqn"]
-        assert capsys.readouterr().out == f"{key} has no effect: {INSTEAD[key]}\n"
+        word = f"{PREFIX}{key}={(values or ('anything',))[0]}"
+        assert translate(["configs=cartpole/dqn", word]) == ["--config=cartpole/dqn"]
+        assert capsys.readouterr().out == f"{PREFIX}{key} has no effect: {INSTEAD[key]}\n"
 
 
 def test_the_ends_of_the_range_are_given_together():

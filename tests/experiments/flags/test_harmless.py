@@ -6,11 +6,13 @@ from argument_parser import make_parser
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, run_agent, study, train
 from interreplay.experiments.commands.lcer import SWITCHES, VALUES, translate, translate_enjoy
-from interreplay.experiments.flags.original_flags import REMOVED
-from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
+from interreplay.experiments.flags.other_programs import ORIGINAL
 from tests.experiments.commands.command_lines import rejects
 
 READ = make_parser().given
+HARMLESS = ORIGINAL["without_value"]
+HARMLESS_VALUES = ORIGINAL["with_value"]
+DEFAULT_VALUES = ORIGINAL["default_only"]
 ALL = [f"--{name}" for name in HARMLESS]
 ALL += [word for name in HARMLESS_VALUES for word in (f"--{name}", "3")]
 ALL += [word for name, value in DEFAULT_VALUES.items() for word in (f"--{name}", value)]
@@ -30,7 +32,7 @@ def test_flags_without_effect_are_not_suggested(capsys):
 
 
 def test_removed_flags_name_their_replacement(capsys):
-    for flag, instead in REMOVED.items():
+    for flag, instead in ORIGINAL["removed"].items():
         rejects(capsys, train.main, [f"--{flag}", "other"], f"unknown flag --{flag}; {instead}; ")
 
 
@@ -43,7 +45,7 @@ def test_names_with_one_dash():
     assert made["mixup_interpolation"] and made["gaussian_process"] and made["train_batch_size"] == 128
 
 
-ORIGINAL = (
+FIRST_LINE = (
     "-trainer TD3 -knn 50 -mixup -gp --prioritized_replay -mc_hyper --use_queue --local_mode -v -batch 64"
     " --framework torch --cpu_only --verbose=True"
 )
@@ -64,19 +66,16 @@ def test_inputs_files_have_the_same_flags(tmp_path, capsys):
 
 
 def test_inputs_files_have_the_same_short_names_and_values_to_reject(tmp_path, capsys):
-    blended, uniform = planned(tmp_path, ORIGINAL, "0 Hopper-v2 True A 1 out TD3", "1 Hopper-v2 False B 1,20 out SAC")
+    blended, uniform = planned(tmp_path, FIRST_LINE, "0 Hopper-v2 True A 1 out TD3", "1 Hopper-v2 False B 1,20 out SAC")
     assert (blended["trainer"], blended["buffer"], blended["buffer_args"]["k"]) == ("TD3", "BIER", 50)
     assert (uniform["trainer"], uniform["buffer"], uniform["updates_per_step"]) == ("SAC", "PER", 20)
     assert blended["train_batch_size"] == uniform["train_batch_size"] == 64 and blended["prioritized"] is not None
     (tmp_path / "inputs.txt").write_text("--framework tf\n0 Hopper-v2 True A 1 out SAC\n")
     assert study.main(["--inputs", str(tmp_path / "inputs.txt"), "--count"]) == 2
     assert "line 1: unknown flag --framework" in capsys.readouterr().err
-    for name in SHORT:
-        assert f"--{SHORT[name]}" in make_parser()._option_string_actions or SHORT[name] in {
-            *HARMLESS,
-            *DEFAULT_VALUES,
-            "on_manifold_testing",
-        }, name
+    known = {*HARMLESS, *DEFAULT_VALUES, "on_manifold_testing"}
+    for name, flag in ORIGINAL["short"].items():
+        assert f"--{flag}" in make_parser()._option_string_actions or flag in known, name
 
 
 @pytest.mark.parametrize("program", ["train.py", "run_agent.py", "main.py", "cluster_run.py"])
@@ -131,7 +130,7 @@ def test_every_flag_of_lcer_is_known():
     for name in SWITCHES:
         if name not in ("her", "cuda"):
             assert translate([f"--{name}"])
-    for name, default in VALUES.items():
+    for name, (default, *_) in VALUES.items():
         assert translate([f"--{name}", str(default)]) == translate([]), name
     assert "--device=cuda" in translate(["--cuda"])
 

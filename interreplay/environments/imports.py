@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def collection_paused() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Pause garbage collection inside the block, for quick imports of PyTorch and Ray.
 
     While modules are imported, it searches all earlier ones repeatedly and finds almost nothing, which takes about a
