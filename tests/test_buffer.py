@@ -48,7 +48,7 @@ def test_a_storage_with_overwritten_rows_can_be_drawn_from():
         storage.add(rows[50:])
         buffer.draw_from(storage)
     assert sorted(tables.selector._tables[0].members.tolist()) == [0, 1, 2, 47, 48, 49]
-    moments = clusters.neighborhood.clustering.centers.scale
+    moments = clusters.neighborhood.clustering.scale
     expected = clusters.storage.features(torch.arange(50)).double().std(dim=0, correction=0)
     assert moments.mean_and_std()[1] == pytest.approx(expected.numpy(), rel=1e-5)
 

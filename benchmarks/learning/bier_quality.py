@@ -65,10 +65,10 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
         y = stack_targets(rows)
         found.append(evaluate(maker.form, maker.schedule, maker.preparation, z, y, actions, split))
     scores = {}
-    for method in found[0].rmse:
-        scores[f"rmse {method}"] = np.sqrt(np.mean([one.rmse[method].numpy() ** 2 for one in found], axis=0))
-    for method in found[0].nll:
-        scores[f"nll {method}"] = np.mean([one.nll[method].numpy() for one in found], axis=0)
+    for name in found[0]:
+        values = np.stack([one[name].numpy() for one in found])
+        mean = np.sqrt(np.mean(values**2, axis=0)) if name.startswith("rmse") else np.mean(values, axis=0)
+        scores[name.replace("_", " ")] = mean
     return scores
 
 

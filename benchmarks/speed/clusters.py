@@ -68,13 +68,14 @@ def assignments(buffer: Any) -> tuple[float, float, float]:
     clustering = buffer.neighborhood.clustering
     slots = np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
     z = buffer.storage.features(torch.from_numpy(slots)).numpy()
-    centers = copy.deepcopy(clustering.centers)
+    rescaled = copy.copy(clustering)
+    rescaled.scale = copy.deepcopy(clustering.scale)
     found = clustering.members.cluster[slots]
-    spread = float(clustering.centers.squared(z).mean() / z.shape[1])
-    used = float((centers.nearest(z) != found).mean())
-    centers.scale.freeze()
-    centers.rescale()
-    return used, float((centers.nearest(z) != found).mean()), spread
+    spread = float(clustering.squared(z).mean() / z.shape[1])
+    used = float((clustering.nearest(z) != found).mean())
+    rescaled.scale.freeze()
+    rescaled.use_centers(clustering.centers)
+    return used, float((rescaled.nearest(z) != found).mean()), spread
 
 
 def filled(name: str, z: np.ndarray, rows: int, **arguments: Any) -> Any:

@@ -35,8 +35,7 @@ def standardized(rows: Any) -> tuple[Any, Any]:
 
 def ours(inputs: Any, targets: Any, held: Any, epochs: int, model: str, dtype: Any = None) -> Callable[[], Any]:
     """Return a function that fits new networks for `epochs`; products between hidden layers have the type `dtype`."""
-    from interreplay.experience.learned_models.fitting import FitSettings, fit
-    from interreplay.experience.learned_models.networks import Networks
+    from interreplay.experience.learned_models.ensembles import FitSettings, Networks, fit
 
     settings = FitSettings(BATCH, patience=epochs + 1, max_epochs=epochs)
     bounds, dropout = (targets.shape[1], 0.0) if model == "stochastic" else (0, 0.05)
@@ -148,7 +147,7 @@ def fits(rows: Any, epochs: int, repeats: int) -> str:
     """Return a table of the processor time per epoch."""
     import torch
 
-    from interreplay.experience.learned_models.fitting import split
+    from interreplay.experience.learned_models.ensembles import split
 
     inputs, targets = standardized(rows)
     held = split(len(inputs), 0.2, np.random.default_rng(0))[1]
@@ -198,7 +197,7 @@ def imagined(rows: Any, repeats: int) -> str:
             start = time.process_time()
             before = source.virtual.storage.written
             with torch.no_grad():
-                for step in source.imagination.rollouts(source.real, source.rng):
+                for step in source.rollouts():
                     source.virtual.add(step)
             taken.append(time.process_time() - start)
             assert source.virtual.storage.written - before == 100_000

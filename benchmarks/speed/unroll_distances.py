@@ -21,7 +21,7 @@ from interreplay.selection.candidates import stable_order
 from interreplay.selection.elite import choose_ranks
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mix_settings import make_mix
-from interreplay.unrolls.storage.store import SlotNotes, UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
 STEPS = 20
@@ -33,8 +33,8 @@ Policy = Callable[[Unrolls], Tensor]
 """Maps unrolls to the outputs of the current policy ``(T, B, F)``."""
 
 
-class ConstantDistances(SlotNotes):
-    """Notes that do not extrapolate distances since their last measurement."""
+class ConstantDistances(UnrollStore):
+    """A store that does not extrapolate distances since their last measurement."""
 
     growth = 0.0
 
@@ -84,7 +84,7 @@ def agreement(
     candidates = store[slots]
     stored = torch.from_numpy(store.distances(slots.numpy()))
     recomputed = distance(candidates.policy, policy(candidates), candidates.live).cpu()
-    replays = torch.from_numpy(store.notes.replays[slots.numpy()])
+    replays = torch.from_numpy(store.notes["replays"][slots.numpy()])
 
     def picked(distances: Tensor) -> Tensor:
         ranked = stable_order(distances)
@@ -114,9 +114,10 @@ def run(capacity: int, growth: bool, updates: int = UPDATES, **settings: Any) ->
     generator = torch.Generator().manual_seed(0)
     elite = {"type": "elite", "share": 0.5, "capacity": capacity, "alpha": 1.0, **settings}
     mix = make_mix([{"type": "queue", "share": 0.5}, elite])
-    store = mix.sources["elite"].store  # type: ignore[attr-defined]
+    replay: Any = mix.sources["elite"]
     if not growth:
-        store.notes = ConstantDistances(capacity)
+        replay.store = ConstantDistances(capacity, replay.store.insertion)
+    store = replay.store
     found = []
     weights = 0.3 * torch.randn(INPUTS, ACTIONS, generator=generator)
     drift = torch.zeros(INPUTS, ACTIONS)

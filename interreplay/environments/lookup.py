@@ -18,7 +18,7 @@ from interreplay.environments.own_modules import check_arguments, import_user_mo
 from interreplay.environments.spaces import check_numbers, leaves, split_parts
 from interreplay.environments.wrapped import wrap
 from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
-from interreplay.storage.frame_pool import are_stacks
+from interreplay.storage.frame_stacks import are_stacks
 from interreplay.transitions import as_tensor
 
 

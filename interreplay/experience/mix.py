@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer, methods
-from interreplay.buffer.joined_sample import JoinedSample
-from interreplay.buffer.sample import Sample
-from interreplay.experience.offline import Offline, recipe
-from interreplay.experience.offline_data.conversion import Spaces
+from interreplay.buffer.sample import JoinedSample, Sample
+from interreplay.experience.offline import Offline
+from interreplay.experience.offline_data.dataset import Spaces
+from interreplay.experience.offline_data.find import looks_like_data
 from interreplay.experience.source import RowSource
 from interreplay.part import Context, union
 from interreplay.selection.shares import Share, SharedSources, Shares
@@ -195,14 +196,19 @@ def derive_seed(seed: int | None, number: int) -> int | None:
 
 def make_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
     """Return `source` if it is a source already; otherwise create it with the common arguments that it accepts."""
-    made: Any = source
-    if not isinstance(source, Mix):
-        arguments = recipe(source, methods())
-        made = arguments.pop("type")
-        if made == "Offline":
-            made = Offline
-        if isinstance(made, str) or callable(made):
-            made = make_buffer(made, common, **arguments)
+    arguments = dict(source) if isinstance(source, Mapping) else {"type": source}
+    if "type" not in arguments:
+        raise ValueError(
+            f"the source {source} has no type; expected a replay method, such as {{'type': 'NMER', 'k': 10}}"
+        )
+    made: Any = arguments.pop("type")
+    if isinstance(made, Path) or (isinstance(made, str) and made not in methods() and looks_like_data(made)):
+        arguments["data"] = str(made)
+        made = Offline
+    elif made == "Offline":
+        made = Offline
+    if isinstance(made, str) or callable(made):
+        made = make_buffer(made, common, **arguments)
     if isinstance(made, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
     if not hasattr(made, "batches"):

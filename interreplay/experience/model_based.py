@@ -5,29 +5,45 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind
-from interreplay.environments.terminations import TerminationFn, as_termination_fn
+from interreplay.environments.goal_functions import GoalFn
+from interreplay.environments.registration import WRAPPED, inner_env_name
+from interreplay.environments.terminations import TerminationFn, as_termination_fn, termination_function
 from interreplay.errors import accepted_names, check_number
-from interreplay.experience.imagination import Imagination, Schedule, as_schedule
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
-from interreplay.experience.learned_models.fitting import FitSettings
+from interreplay.experience.learned_models.ensembles import FitSettings
+from interreplay.experience.learned_models.rollouts import (
+    ONE_STEP,
+    PUBLISHED,
+    Schedule,
+    StateColumns,
+    as_schedule,
+    compute_rollout_length,
+    goal_values,
+    simulate,
+)
 from interreplay.experience.mix import Mix, derive_seed, make_source
 from interreplay.experience.offline import Offline
-from interreplay.experience.offline_data.conversion import Spaces
-from interreplay.part import Context
+from interreplay.experience.offline_data.dataset import Spaces
+from interreplay.learning.update import flat_rows
+from interreplay.part import Context, standard_normal
 from interreplay.selection.shares import Share
 from interreplay.storage.columns import Columns, reject_integers
-from interreplay.transitions import Transitions, with_extras
+from interreplay.transitions import Observation, Transitions, cat, observation_parts, pick, with_extras
 
 REAL = "real"
 MODEL = "model"
 STARTS = ("stored", "sampled")
+ROWS_AT_ONCE = 16_384
+"""Rows per forward pass of the policy."""
 
 
 class ModelBased(Mix):
@@ -76,6 +92,9 @@ class ModelBased(Mix):
     Attributes:
         dynamics: The ensemble.
         rng: Random generator of the fits and rollouts.
+        env_steps: Real rows added in the whole run.
+        columns: The predicted columns, None before the rows are known. Rewards of goals are computed, not predicted.
+        context: The argument of `connect`.
 
     Raises:
         ValueError: An argument is out of range, or `real` is not a replay buffer.
@@ -140,23 +159,34 @@ class ModelBased(Mix):
         real_rows = make_source(REAL, real, common)
         if not isinstance(real_rows, ReplayBuffer):
             raise ValueError(f"real is {real_rows!r}; expected a replay buffer, to whose rows a model is fitted")
+        check_number("fit_every", fit_every, 1, whole=True)
+        if fit_rows is not None:
+            check_number("fit_rows", fit_rows, 2, whole=True)
+        check_number("keep_fits", keep_fits, 1, whole=True)
+        check_number("rollouts", rollouts, 0, above_low=True)
+        check_number("action_noise", action_noise, 0)
+        self._rollouts_per_fit = int(rollouts * fit_every)
+        if self._rollouts_per_fit < 1:
+            raise ValueError(f"rollouts is {rollouts!r}; expected a number per env step, at least one per fit")
+        self._fit_every = fit_every
+        self._fit_rows = fit_rows
+        self._keep_fits = keep_fits
+        self._schedule = as_schedule(rollout_length)
+        self._published: Schedule = ONE_STEP
+        self._action_noise = action_noise
         hindsight = starts is None and real_rows.synthesizer.recomputes_rewards
-        self.imagination = Imagination(
-            self.dynamics,
-            fit_every=fit_every,
-            fit_rows=fit_rows,
-            per_step=rollouts,
-            schedule=as_schedule(rollout_length),
-            keep_fits=keep_fits,
-            action_noise=action_noise,
-            sampled=starts == "sampled" or hindsight,
-            termination_fn=as_termination_fn(termination_fn),
-        )
+        self._starts_sampled = starts == "sampled" or hindsight
+        self._given_termination = as_termination_fn(termination_fn)
+        self._terminated = self._given_termination
+        self.env_steps = 0
+        self._fitted_at = -1
+        self._episodes = 0
+        self.context: Context | None = None
+        self.columns: StateColumns | None = None
+        self._found: dict[str, float] = {}  # metrics of the last rollouts
         self._virtual_kind = virtual
         self._virtual_arguments = {"gamma": gamma, "device": device, "seed": derive_seed(seed, 1)}
-        super().__init__(
-            {REAL: real_rows, MODEL: self._make_virtual(self.imagination.count_rows(1))}, {REAL: real_share}
-        )
+        super().__init__({REAL: real_rows, MODEL: self._make_virtual(self.count_rows(1))}, {REAL: real_share})
         self._recorded: Offline | None = None
         if recorded:
             self._recorded = Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
@@ -185,22 +215,35 @@ class ModelBased(Mix):
         made = make_source(MODEL, self._virtual_kind, self._virtual_arguments | {"capacity": capacity})
         if not isinstance(made, ReplayBuffer):
             raise ValueError(f"virtual is {made!r}; expected a replay buffer")
+        if self.context is not None:
+            made.connect(self.context)
         return made
 
     # -- requirements ---------------------------------------------------------------------------------
 
     @property
     def wants_goal_functions(self) -> bool:
-        columns = self.imagination.columns
-        return super().wants_goal_functions or (columns is not None and columns.goals)
+        return super().wants_goal_functions or (self.columns is not None and self.columns.goals)
 
     def check(self, columns: Columns) -> None:
         reject_integers(columns, "predicted", also=("actions",))
         super().check(columns)
-        self.imagination.use_columns(columns)
+        self._use_columns(columns)
+
+    def _use_columns(self, columns: Columns) -> None:
+        given = StateColumns.from_columns(columns)
+        if self.columns is None or self.columns.parts != given.parts:
+            self.columns = given
 
     def connect(self, context: Context) -> None:
-        self.imagination.connect(context)
+        """Connect the buffers and the model, and store the recorded rows.
+
+        Raises:
+            ValueError: The environment has no known termination function, or wrappers that may change observations.
+        """
+        self.context = context
+        environment = context.environment or "unnamed"
+        self.use_environment(environment, context.environment_arguments or {}, context.compute_terminated)
         if context.device is not None:
             self.dynamics.move(context.device)
         super().connect(context)
@@ -213,17 +256,57 @@ class ModelBased(Mix):
             episodes.update(rows.episode.unique().tolist())
         self.real.truncate_episodes(episodes)
 
+    def use_environment(
+        self, environment: str, arguments: Mapping[str, Any], compute_terminated: GoalFn | None = None
+    ) -> None:
+        """Set the termination function, which may be one of goals, and the rollout lengths of an environment.
+
+        Raises:
+            ValueError: As `connect`.
+        """
+        name = inner_env_name(environment, arguments)
+        self._published = PUBLISHED.get(name.rpartition(":")[2].rsplit("-v", 1)[0], ONE_STEP)
+        if self._given_termination is not None:
+            return
+        if compute_terminated is None and environment == WRAPPED:
+            raise ValueError(
+                f"{name} has wrappers or stacked observations; expected a termination_fn for these observations: a "
+                "function (s, a, s') -> (n,) bool, or the id of an environment with equal observations"
+            )
+        try:
+            self._terminated = termination_function(environment, arguments)
+        except ValueError as error:
+            if compute_terminated is None:
+                raise ValueError(f"{error}, as termination_fn") from None
+            self._terminated = partial(goal_values, compute_terminated, torch.bool)
+
+    # -- rollout lengths ------------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """Current rollout length."""
+        return compute_rollout_length(self._schedule or self._published, self.env_steps)
+
+    def count_rows(self, length: int) -> int:
+        """Return the number of kept rows of rollouts of `length` steps."""
+        return self._keep_fits * self._rollouts_per_fit * length
+
+    @property
+    def most_rows(self) -> int:
+        """Maximum number of kept generated rows."""
+        schedule = self._schedule or self._published
+        return self.count_rows(int(max(schedule[:2])))
+
     def nbytes(self, columns: Columns) -> int:
         """Return the bytes of the real rows, and of the generated rows at the maximum rollout length."""
-        most = self._make_virtual(self.imagination.most_rows)
-        return self.real.nbytes(columns) + most.nbytes(columns)
+        return self.real.nbytes(columns) + self._make_virtual(self.most_rows).nbytes(columns)
 
     # -- rows ---------------------------------------------------------------------------------------
 
     def add(self, transitions: Transitions) -> None:
         """Store real rows."""
         self.real.add(transitions)
-        self.imagination.env_steps += len(transitions)
+        self.env_steps += len(transitions)
 
     def recorded_rows(self) -> Iterator[Transitions]:
         if self._recorded is None:
@@ -233,9 +316,18 @@ class ModelBased(Mix):
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         self.real.truncate_episodes(episodes)
 
+    # -- fits and rollouts ----------------------------------------------------------------------------
+
     def _counts(self, size: int) -> dict[str, int]:
-        """Return the number of rows of each part in the next batch, after a fit and rollouts if they are due."""
-        if self.imagination.due(len(self.real), self.real.capacity):
+        """Return the number of rows of each part in the next batch, after a fit and rollouts if they are due.
+
+        The first fit is due after `fit_every` rows or when the buffer is full.
+        """
+        if self._fitted_at < 0:
+            due = len(self.real) >= max(2, min(self._fit_every, self.real.capacity))
+        else:
+            due = self.env_steps - self._fitted_at >= self._fit_every
+        if due:
             self.imagine()
         return super()._counts(size)
 
@@ -246,23 +338,104 @@ class ModelBased(Mix):
             ValueError: `connect` has not provided a policy.
         """
         started = time.perf_counter()
-        self.imagination.fit(self.real, self.rng)
+        self._fit()
         fitted = time.perf_counter()
         self._ensure_room()
-        for rows in self.imagination.rollouts(self.real, self.rng):
+        for rows in self.rollouts():
             self.virtual.add(rows)
         self._seconds = {"fit_seconds": fitted - started, "rollout_seconds": time.perf_counter() - fitted}
 
+    def _fit(self) -> None:
+        """Fit the model to all stored rows, or to `fit_rows` rows drawn without replacement."""
+        slots = torch.arange(len(self.real))
+        if self._fit_rows is not None and len(slots) > self._fit_rows:
+            slots = torch.from_numpy(self.rng.choice(len(slots), self._fit_rows, replace=False))
+        rows = self.real.storage[slots]
+        if self.columns is None:
+            self._use_columns(self.real.storage.columns)
+        assert self.columns is not None
+        self.columns = self.columns.find_copies(rows.obs, rows.next_obs)
+        states = self.columns.flatten(rows.obs)
+        next_states = self.columns.flatten(rows.next_obs)
+        rewards = None
+        if not self.columns.goals:
+            rewards = rows.rewards.float()
+        self.dynamics.fit(states, flat_rows(rows.actions).float(), next_states, rewards, self.rng)
+        self._fitted_at = self.env_steps
+
+    def rollouts(self) -> Iterator[Transitions]:
+        """Yield the rows of rollouts of the current policy, step by step.
+
+        Raises:
+            ValueError: `connect` has not provided a policy, or a reward function for goals.
+        """
+        if self.context is None or self.context.policy is None:
+            raise ValueError("the model has no policy for its rollouts; call connect(Context(policy=...)) first")
+        assert self.columns is not None and self._terminated is not None
+        reward = None
+        if self.columns.goals:
+            if self.context.compute_reward is None:
+                raise ValueError("the rewards of goals are unknown; call connect(Context(compute_reward=...)) first")
+            reward = partial(goal_values, self.context.compute_reward, torch.float32)
+        count = self._rollouts_per_fit
+        length = self.length
+        episodes = torch.arange(self._episodes, self._episodes + count)
+        self._episodes += count
+        self._found = {"rollout_length": float(length), "rollout_rows": 0.0, "rollouts_terminated": 0.0}
+        steps = simulate(
+            self._draw_starts(count),
+            length,
+            self.rng,
+            episodes=episodes,
+            dynamics=self.dynamics,
+            columns=self.columns,
+            act=self._act,
+            terminated=self._terminated,
+            reward=reward,
+        )
+        for number, rows in enumerate(steps, 1):
+            self._found["rollout_rows"] += len(rows)
+            self._found["rollouts_terminated"] += float(rows.terminated.sum()) / count
+            if self.context.simulate is not None:
+                self._found |= {f"{name}_at_{number}": value for name, value in self.context.simulate(rows).items()}
+            yield rows
+
+    def _draw_starts(self, count: int) -> Observation:
+        if not self._starts_sampled:
+            slots = torch.from_numpy(self.rng.integers(0, len(self.real), count))
+            return self.real.storage[slots].obs
+        drawn = []
+        for start in range(0, count, ROWS_AT_ONCE):
+            drawn.append(self.real.sample(min(ROWS_AT_ONCE, count - start)).transitions.replace(extras={}))
+        return cat(drawn).to("cpu").obs
+
+    @torch.no_grad()
+    def _act(self, obs: Observation, rng: np.random.Generator) -> Tensor:
+        """Return the policy's actions for observations ``(n, ...)``, with noise if it is deterministic."""
+        assert self.context is not None and self.context.policy is not None
+        count = len(next(iter(observation_parts(obs).values())))
+        policy = self.context.on_rows(self.context.policy)
+        outputs = []
+        for start in range(0, count, ROWS_AT_ONCE):
+            outputs.append(policy(pick(obs, slice(start, start + ROWS_AT_ONCE))))
+        given = torch.cat(outputs)
+        if self.context.policy_is_gaussian:
+            mean, log_std = given.chunk(2, dim=-1)
+            actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng))
+        else:
+            if self._action_noise:
+                given = given + self._action_noise * standard_normal(given.shape, rng)
+            actions = given.clamp(-1.0, 1.0)
+        return actions.reshape(count, *self.real.storage.columns["actions"][0])
+
     def _ensure_room(self) -> None:
         """Resize the buffer of generated rows to the current rollout length and keep its newest rows."""
-        capacity = self.imagination.count_rows(self.imagination.length)
+        capacity = self.count_rows(self.length)
         old = self.virtual
         if capacity == old.capacity:
             return
         made = self._make_virtual(capacity)
         made.rng = old.rng
-        if self.imagination.context is not None:
-            made.connect(self.imagination.context)
         made.anneal(self.shares.progress)
         if len(old):
             newest = torch.arange(old.storage.written - min(len(old), capacity), old.storage.written)
@@ -271,15 +444,29 @@ class ModelBased(Mix):
 
     def statistics(self) -> dict[str, float]:
         """Return metrics of the last fit and rollouts, and their duration in seconds in this process."""
-        found = self.dynamics.statistics() | self.imagination.found
+        found = self.dynamics.statistics() | self._found
         return super().statistics() | {f"{MODEL}/{name}": value for name, value in (found | self._seconds).items()}
 
     # -- state --------------------------------------------------------------------------------------
 
     def state_view(self) -> dict[str, Any]:
+        parts: dict[str, Any] = {}
+        copies: list[int] = []
+        if self.columns is not None:
+            parts = {name: list(shape) for name, shape in self.columns.parts.items()}
+            copies = list(self.columns.copies)
+        imagination = {
+            "env_steps": self.env_steps,
+            "fitted_at": self._fitted_at,
+            "episodes": self._episodes,
+            "found": dict(self._found),
+            "parts": parts,
+            "copies": copies,
+            "shape": list(self.real.storage.columns.get("actions", ((),))[0]),  # for earlier versions
+        }
         own = {
             "dynamics": self.dynamics.state_dict(),
-            "imagination": self.imagination.state_dict(),
+            "imagination": imagination,
             "rng": self.rng.bit_generator.state,
             "virtual_rows": self.virtual.capacity,
         }
@@ -298,9 +485,14 @@ class ModelBased(Mix):
         own = state["model"]
         if int(own["virtual_rows"]) != self.virtual.capacity:
             self.sources[MODEL] = self._make_virtual(int(own["virtual_rows"]))
-            if self.imagination.context is not None:
-                self.virtual.connect(self.imagination.context)
         super().load_state_dict(state)
         self.dynamics.load_state_dict(own["dynamics"])
-        self.imagination.load_state_dict(own["imagination"])
+        imagination = own["imagination"]
+        self.env_steps = int(imagination["env_steps"])
+        self._fitted_at = int(imagination["fitted_at"])
+        self._episodes = int(imagination["episodes"])
+        self._found = dict(imagination["found"])
+        self.columns = None
+        if imagination["parts"]:
+            self.columns = StateColumns(imagination["parts"], imagination["copies"])
         self.rng.bit_generator.state = own["rng"]

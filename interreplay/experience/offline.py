@@ -18,13 +18,12 @@ from interreplay.environments.relabeled import RewardFunction
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.collection import get_data_name
-from interreplay.experience.offline_data.conversion import Spaces
-from interreplay.experience.offline_data.find import looks_like_data
+from interreplay.experience.offline_data.dataset import Spaces
 from interreplay.experience.offline_data.where import Where
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
-from interreplay.storage.fixed_rows import FixedStorage
+from interreplay.storage.ring import FixedStorage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions
 
@@ -218,21 +217,6 @@ class Offline:
         """Return the data and the method."""
         method = self._method if isinstance(self._method, str) else getattr(self._method, "__name__", "a method")
         return f"Offline({self.data!r}: {method})"
-
-
-def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
-    """Return the type and arguments of a source; a path or dataset id becomes an `Offline` source."""
-    arguments = dict(kind) if isinstance(kind, Mapping) else {"type": kind}
-    if "type" not in arguments:
-        raise ValueError(
-            f"the source {kind} has no type; expected a replay method, such as {{'type': 'NMER', 'k': 10}}"
-        )
-    name = arguments["type"]
-    if isinstance(name, Path):
-        return {**arguments, "type": Offline, "data": str(name)}
-    if isinstance(name, str) and name not in catalogue and looks_like_data(name):
-        return {**arguments, "type": Offline, "data": name}
-    return arguments
 
 
 def _describe(spec: Any) -> str:

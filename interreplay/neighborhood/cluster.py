@@ -15,8 +15,9 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
-from interreplay.neighborhood.clusters.clustering import Clustering, ClusterMoments
-from interreplay.neighborhood.clusters.transition_vectors import (
+from interreplay.neighborhood.clustering import (
+    Clustering,
+    ClusterMoments,
     action_range,
     as_transitions,
     discrete_places,
@@ -86,20 +87,6 @@ class Cluster(Neighborhood):
         if self.clustering is None or self.clustering.written != storage.written:
             raise RuntimeError(f"{storage.written} rows were stored, but fewer observed; call observe after each add")
         return self.clustering
-
-    def statistics(self) -> dict[str, float]:
-        """Return the numbers of clusters and empty clusters, cluster sizes, and the share of single-row clusters."""
-        if self.clustering is None:
-            return {}
-        sizes = self.clustering.members.size
-        return {
-            "clusters": float(len(sizes)),
-            "clusters_empty": float((sizes == 0).sum()),
-            "cluster_size_mean": float(sizes.mean()),
-            "cluster_size_median": float(np.median(sizes)),
-            "cluster_size_max": float(sizes.max()),
-            "lone_members": float((sizes == 1).sum() / max(1, sizes.sum())),
-        }
 
     def nbytes(self, capacity: int, features: int) -> int:
         """Return the bytes of the clustering: three numbers per row, centers, moments, and z of overwritten rows."""

@@ -57,7 +57,7 @@ class DiscreteColumns:
         return torch.cat([rows[name].reshape(len(slots), -1).long() for name in self.names], dim=1)
 
     def find_same(self, storage: Storage, slots: Tensor, others: Tensor) -> Tensor:
-        """Return which rows in `count_others` ``(n, m)`` have the values of the rows in `slots` ``(n,)``."""
+        """Return which rows in `others` ``(n, m)`` have the values of the rows in `slots` ``(n,)``."""
         own = self.read(storage, slots).unsqueeze(1)
         return (self.read(storage, others.reshape(-1)).view(*others.shape, -1) == own).all(dim=2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from interreplay.selection.composite import Wrapper, reject_own_draw
 from interreplay.selection.recency import AgeSelector
 
 
-class AgeWeight(ABC):
-    """A weight that decreases from 1 at age 0 to a floor, and stays there.
+class AgeDecay(AgeSelector):
+    """P(age i) ∝ the integral over [i, i + 1) of a weight that decreases from 1 at age 0 to a floor, and stays there.
 
     Ages are continuous here: a row of age i covers the ages from i to i + 1.
 
@@ -32,10 +32,6 @@ class AgeWeight(ABC):
     def __init__(self, floor: float):
         check_number("floor", floor, 0, 1, above_low=True)
         self.floor = float(floor)
-
-    @abstractmethod
-    def at(self, ages: np.ndarray) -> np.ndarray:
-        """Return the weights ``(n,)`` at ages ``(n,)``."""
 
     @abstractmethod
     def falling(self, ages: np.ndarray) -> np.ndarray:
@@ -57,23 +53,33 @@ class AgeWeight(ABC):
         early = self.inverse_falling(np.minimum(area, falling))
         return np.where(area < falling, early, bounds[0] + (area - falling) / self.floor)
 
+    def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:
+        ages = self.quantile(rng.random(size), count).astype(np.int64)
+        return np.minimum(ages, count - 1)
 
-class LinearWeight(AgeWeight):
-    """max(w, 1 − age/T).
+    def age_probabilities(self, count: int, ages: np.ndarray) -> np.ndarray:
+        areas = self.integral(ages + 1.0) - self.integral(ages.astype(np.float64))
+        return areas / self.integral(np.array([float(count)]))
+
+
+class SampleWeightDecay(AgeDecay):
+    """P(age) ∝ max(w, 1 − age/T), age 0 the newest row (Wu et al. 2026, arXiv:2604.01913).
+
+    With far fewer than T stored rows, it is nearly uniform.
 
     Args:
         horizon: T in rows, above 0.
-        floor: w.
+        floor: w, above 0 and at most 1; 1 is uniform.
+
+    Raises:
+        ValueError: If an argument is out of range.
     """
 
-    def __init__(self, horizon: float, floor: float):
+    def __init__(self, horizon: float = 80_000, floor: float = 0.1):
         super().__init__(floor)
         check_number("horizon", horizon, 0, above_low=True)
         self.horizon = float(horizon)
         self.cut = self.horizon * (1.0 - self.floor)
-
-    def at(self, ages: np.ndarray) -> np.ndarray:
-        return np.maximum(self.floor, 1.0 - ages / self.horizon)
 
     def falling(self, ages: np.ndarray) -> np.ndarray:
         return ages - np.square(ages) / (2.0 * self.horizon)
@@ -82,8 +88,8 @@ class LinearWeight(AgeWeight):
         return self.horizon * (1.0 - np.sqrt(np.maximum(1.0 - 2.0 * areas / self.horizon, 0.0)))
 
 
-class ExponentialWeight(AgeWeight):
-    """max(w, ρ^age).
+class ExponentialDecay(AgeDecay):
+    """P(age) ∝ max(w, ρ^age).
 
     Args:
         rate: ρ, above 0 and at most 1.
@@ -97,6 +103,7 @@ class ExponentialWeight(AgeWeight):
         self.cut = math.log(self.floor) / self._log if self._log else math.inf
 
     def at(self, ages: np.ndarray) -> np.ndarray:
+        """Return the weights ``(n,)`` at ages ``(n,)``."""
         return np.maximum(self.floor, np.exp(self._log * ages))
 
     def falling(self, ages: np.ndarray) -> np.ndarray:
@@ -104,38 +111,6 @@ class ExponentialWeight(AgeWeight):
 
     def inverse_falling(self, areas: np.ndarray) -> np.ndarray:
         return np.log1p(areas * self._log) / self._log if self._log else areas
-
-
-class ByAgeWeight(AgeSelector):
-    """P(age i) ∝ the integral of a weight over [i, i + 1)."""
-
-    def __init__(self, weight: AgeWeight):
-        self.weight = weight
-
-    def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:
-        ages = self.weight.quantile(rng.random(size), count).astype(np.int64)
-        return np.minimum(ages, count - 1)
-
-    def age_probabilities(self, count: int, ages: np.ndarray) -> np.ndarray:
-        areas = self.weight.integral(ages + 1.0) - self.weight.integral(ages.astype(np.float64))
-        return areas / self.weight.integral(np.array([float(count)]))
-
-
-class SampleWeightDecay(ByAgeWeight):
-    """P(age) ∝ max(w, 1 − age/T), age 0 the newest row (Wu et al. 2026, arXiv:2604.01913).
-
-    With far fewer than T stored rows, it is nearly uniform.
-
-    Args:
-        horizon: T in rows.
-        floor: w, above 0 and at most 1; 1 is uniform.
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
-
-    def __init__(self, horizon: float = 80_000, floor: float = 0.1):
-        super().__init__(LinearWeight(horizon, floor))
 
 
 class Faded(Wrapper):
@@ -160,9 +135,9 @@ class Faded(Wrapper):
         inner = Uniform() if selector is None else selector
         reject_own_draw("selector", inner)
         super().__init__(inner)
-        self.weight = ExponentialWeight(rate, floor)
+        self.weight = ExponentialDecay(rate, floor)
         self.keeps_all = rate == 1.0 or floor == 1.0
-        self._by_age = ByAgeWeight(self.weight) if type(inner) is Uniform else None
+        self._by_age = self.weight if type(inner) is Uniform else None
         self.independent_rows = inner.independent_rows
         self.supports_priorities = inner.supports_priorities
         self.eps = inner.eps

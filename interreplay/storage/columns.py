@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import NonFiniteError
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+from interreplay.transitions import Transitions, group_columns, observation_parts
 
 Columns = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """``{name: (shape of one row, dtype)}``."""
@@ -121,49 +121,29 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
         ValueError: If columns are missing, unknown, or of another shape, or if values or dtypes cannot be converted
             without losing their kind, such as float to uint8.
     """
-    given = get_columns(transitions)
-    if set(given) != set(columns):
-        names = sorted(set(given) - set(DERIVED))
-        stored = sorted(set(columns) - set(DERIVED))
+    given = transitions.columns()
+    names = sorted(select_stored(given))
+    stored = sorted(set(columns) - set(DERIVED))
+    if names != stored:
         raise ValueError(f"transitions have the columns {names}; expected the stored columns {stored}")
-    for name, (shape, dtype) in given.items():
-        if shape != columns[name][0]:
-            raise ValueError(f"{name} has shape {shape} per row; stored rows have {columns[name][0]}")
-        if not torch.can_cast(dtype, columns[name][1]):
-            raise ValueError(f"{name} is {dtype}; stored rows are {columns[name][1]}")
-
-    def observation(which: str, given: Observation) -> Observation:
-        names = list(map(get_part_name, observation_columns(columns)))
-        parts = observation_parts(given)
-        if set(parts) != set(names):
-            raise ValueError(f"{which} has the parts {sorted(parts)}; expected the stored parts {sorted(names)}")
-        converted = {}
-        for name, part in parts.items():
-            expected, dtype = columns[get_column_name(name)]
-            if tuple(part.shape[1:]) != expected:
-                raise ValueError(f"{which} has shape {tuple(part.shape[1:])} per row; stored rows have {expected}")
-            converted[name] = _convert(which, part, dtype)
-        return join_parts(converted)
-
-    extras = {}
-    for name, value in transitions.extras.items():
-        extras[name] = _convert(f"extras.{name}", value, columns[f"extras.{name}"][1])
-    return transitions.replace(
-        obs=observation("obs", transitions.obs),
-        next_obs=observation("next_obs", transitions.next_obs),
-        actions=_convert("actions", transitions.actions, columns["actions"][1]),
-        rewards=transitions.rewards.to(columns["rewards"][1]),
-        extras=extras,
-    )
-
-
-def _convert(name: str, column: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return `column` in a dtype; integers keep their value, floats may lose digits."""
-    converted = column.to(dtype)
-    if not dtype.is_floating_point and not torch.equal(converted.to(column.dtype), column):
-        bad = column[converted.to(column.dtype) != column][0]
-        raise ValueError(f"{name} contains {bad.item()}; stored rows are {dtype}")
-    return converted
+    parts = sorted(observation_parts(transitions.next_obs))
+    expected_parts = sorted(map(get_part_name, observation_columns(columns)))
+    if parts != expected_parts:
+        raise ValueError(f"next_obs has the parts {parts}; expected the stored parts {expected_parts}")
+    converted = {}
+    for name, column in given.items():
+        if name not in ("discounts", "episode"):
+            shape, dtype = columns[name.removeprefix("next_")]
+            if tuple(column.shape[1:]) != shape:
+                raise ValueError(f"{name} has shape {tuple(column.shape[1:])} per row; stored rows have {shape}")
+            if name in columns and not torch.can_cast(column.dtype, dtype):
+                raise ValueError(f"{name} is {column.dtype}; stored rows are {dtype}")
+            converted[name] = column.to(dtype)
+            if column.dtype != dtype and not dtype.is_floating_point:
+                changed = converted[name].to(column.dtype) != column
+                if changed.any():
+                    raise ValueError(f"{name} contains {column[changed][0].item()}; stored rows are {dtype}")
+    return transitions.replace(**group_columns(converted))
 
 
 def check_finite(columns: dict[str, Tensor]) -> None:

@@ -16,7 +16,7 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, WholeNumber, get_accepted_values, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
 from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
-from interreplay.unrolls.mixture import UnrollMix, UnrollSource, check_queue, make_shares, make_unique_name
+from interreplay.unrolls.mixture import UnrollMix, UnrollSource, make_shares
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import CachedReplay, UnrollReplay
 from interreplay.unrolls.storage import insertion
@@ -121,18 +121,8 @@ def check_entries(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
     """
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence):
         raise UsageError(f"a mix of unrolls is {entries!r}; expected a list of sources such as {list(STANDARD)}")
-    sources = []
-    shares: dict[str, Any] = {}
-    queues = []
-    for number, entry in enumerate(entries, 1):
-        kind, given = source_settings(entry, number)
-        sources.append((kind, given))
-        name = make_unique_name(kind, shares)
-        shares[name] = given.share
-        if kind == "queue":
-            queues.append(name)
-    check_queue(queues, shares)
-    make_shares(shares)
+    sources = [source_settings(entry, number) for number, entry in enumerate(entries, 1)]
+    make_shares([(kind, kind == "queue", given.share) for kind, given in sources])
     return sources
 
 

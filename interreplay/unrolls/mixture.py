@@ -1,10 +1,10 @@
-"""Mixes of fresh and replayed unrolls, with shares of each batch."""
+"""Mixes of fresh and replayed unrolls, with shares of each batch, and the experience of actor-learner algorithms."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,14 +106,10 @@ class UnrollMix(SharedSources):
     """
 
     def __init__(self, sources: Sequence[tuple[UnrollSource, Share]]):
+        self.shares = make_shares([(source.name, source.fresh, share) for source, share in sources])
         self.sources: dict[str, UnrollSource] = {}
-        shares: dict[str, Share] = {}
-        for source, share in sources:
-            name = make_unique_name(source.name, shares)
+        for name, (source, _) in zip(self.shares.names, sources, strict=True):
             self.sources[name] = source
-            shares[name] = share
-        check_queue([name for name, source in self.sources.items() if source.fresh], shares)
-        self.shares = make_shares(shares)
         self.batches = 0
 
     @property
@@ -234,26 +230,63 @@ class UnrollMix(SharedSources):
         self.batches = int(state["batches"])
 
 
-def make_unique_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not `taken`: ``"uniform"``, ``"uniform#2"`` and so on."""
-    found = name
-    number = 1
-    while found in taken:
-        number += 1
-        found = f"{name}#{number}"
-    return found
+class UnrollExperience:
+    """Receives unrolls from actors and provides batches for a learner as soon as enough fresh unrolls are waiting.
+
+    It has its own random generator.
+
+    Attributes:
+        env_steps: Number of env steps in the whole run, including resumed parts.
+    """
+
+    def __init__(self, mix: UnrollMix, batch_size: int, seed: int | None = None):
+        self.mix = mix
+        self.batch_size = batch_size
+        self.env_steps = 0
+        self.rng = np.random.default_rng(seed)
+
+    def add(self, unrolls: Unrolls) -> None:
+        """Add new unrolls. The caller must not modify them afterwards."""
+        self.mix.add(unrolls, self.rng)
+        self.env_steps += unrolls.env_steps
+
+    def batches(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Unrolls]:
+        """Draw the batches that are due. If `stop`, called before each, is True, the rest waits for the next call."""
+        while not stop() and self.mix.ready(self.batch_size):
+            yield self.mix.batch(self.batch_size, self.rng)
+
+    def anneal(self, progress: float) -> None:
+        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
+        self.mix.anneal(progress)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return counters and random state; the unrolls are saved separately."""
+        return {"env_steps": self.env_steps, "rng": self.rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env_steps = int(state["env_steps"])
+        self.rng.bit_generator.state = state["rng"]
 
 
-def make_shares(shares: Mapping[str, Share]) -> Shares:
-    """Return the division of batches by the shares of sources."""
-    try:
-        return Shares(list(shares), shares)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+def make_shares(sources: Sequence[tuple[str, bool, Share]]) -> Shares:
+    """Return the division of batches among sources, each given by its name, whether it is a queue, and its share.
 
+    Names that repeat become ``"uniform#2"``, ``"uniform#3"`` and so on.
 
-def check_queue(queues: Sequence[str], shares: Mapping[str, Share]) -> None:
-    """Raise UsageError unless exactly one of the sources is a queue and its share is always above 0."""
+    Raises:
+        UsageError: If not exactly one source is a queue, its share is 0, or the shares do not add up to 1.
+    """
+    shares: dict[str, Share] = {}
+    queues = []
+    for kind, fresh, share in sources:
+        name = kind
+        number = 1
+        while name in shares:
+            number += 1
+            name = f"{kind}#{number}"
+        shares[name] = share
+        if fresh:
+            queues.append(name)
     if not queues:
         raise UsageError(
             f"a mix of {', '.join(shares) or 'nothing'} has no fresh unrolls; expected a queue with a share above 0, "
@@ -264,3 +297,7 @@ def check_queue(queues: Sequence[str], shares: Mapping[str, Share]) -> None:
     share = shares[queues[0]]
     if not np.all(np.asarray(share) > 0):
         raise UsageError(f"the share of {queues[0]} is {share}; expected above 0, as replay alone does not learn")
+    try:
+        return Shares(list(shares), shares)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

@@ -102,7 +102,7 @@ class UnrollReplay(UnrollSource):
         if self.store.clock % REFRESHED_BATCHES == 0:
             self._refresh_due = True
         self.drawn += count
-        np.add.at(self.store.notes.replays, draw.slots.numpy(), 1)
+        np.add.at(self.store.notes["replays"], draw.slots.numpy(), 1)
         return draw.slots, weights.float()
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
@@ -135,7 +135,7 @@ class UnrollReplay(UnrollSource):
             self.selector.update(slots, errors[mine].detach().cpu()[kept])
         if policy is not None and self.distance is not None:
             distances = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
-            self.store.notes.record_distances(slots.numpy(), distances.cpu()[kept].numpy(), self.store.clock)
+            self.store.record_distances(slots.numpy(), distances.cpu()[kept].numpy())
 
     def anneal(self, progress: float) -> None:
         self.selector.anneal(progress)
@@ -153,7 +153,7 @@ class UnrollReplay(UnrollSource):
         found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.offered)}
         if self.distance is not None and stored:
             found["stored_distance"] = float(self.store.distances(slice(stored)).mean())
-            found["distance_age"] = float(self.store.clock - self.store.notes.measured_at[:stored].mean())
+            found["distance_age"] = float(self.store.clock - self.store.notes["seen_at"][:stored].mean())
         return found | self.selector.statistics()
 
     def state_view(self) -> dict[str, Any]:

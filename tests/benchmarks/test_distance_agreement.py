@@ -32,7 +32,7 @@ def test_agreement_of_exact_and_reversed_distances():
     exact = distance(everything.policy, policy(everything), everything.live).numpy()
     candidates = len(np.unique(np.random.default_rng(1).integers(0, 40, 32)))
     for sign, rank, overlap in [(1, 1, 1), (-1, -1, 0)]:
-        store.notes.record_distances(np.arange(40), sign * exact, 0)
+        store.record_distances(np.arange(40), sign * exact)
         found = measure()
         assert found.rank_correlation == pytest.approx(rank) and found.overlap == overlap
         assert found.distance_recomputed < found.distance_uniform

@@ -87,7 +87,7 @@ def test_recorded_rows_are_real_rows_as_if_they_had_been_collected_before(tmp_pa
     filled = source(**changes)
     filled.real.add(recorded[-30:])
     made.connect(changes["about"])
-    assert len(made.real) == 30 and made.imagination.env_steps == 0
+    assert len(made.real) == 30 and made.env_steps == 0
     new = episodes_of([25], seed=1, first=0)
     for each in (made, filled):
         each.add(new)
@@ -141,8 +141,8 @@ def test_a_policy_that_is_a_distribution_is_drawn_from():
 
 def test_fits_come_every_so_many_steps_and_rows_are_kept_for_so_many_fits():
     made, fits = source(keep_fits=3), []
-    fit = made.imagination.fit
-    made.imagination.fit = lambda *given: fits.append(made.imagination.env_steps) or fit(*given)
+    fit = made.dynamics.fit
+    made.dynamics.fit = lambda *given: fits.append(made.env_steps) or fit(*given)
     for number in range(100):
         made.add(rows(1, seed=number))
         list(made.batches(4, 2))
@@ -154,10 +154,10 @@ def test_fits_come_every_so_many_steps_and_rows_are_kept_for_so_many_fits():
 def test_the_ring_grows_with_the_length_of_rollouts_and_keeps_its_rows():
     made = sampled(rows(20), rollout_length=(1, 3, 20, 40), keep_fits=2)
     first = made.virtual.storage[torch.arange(40)]
-    assert made.virtual.capacity == 80 and made.imagination.length == 1
+    assert made.virtual.capacity == 80 and made.length == 1
     made.add(rows(20, seed=1))
     made.sample(4)
-    assert made.virtual.capacity == 240 == made.imagination.most_rows and len(made.virtual) == 40 + 120
+    assert made.virtual.capacity == 240 == made.most_rows and len(made.virtual) == 40 + 120
     kept = made.virtual.storage[torch.arange(40)]
     assert torch.equal(kept.rewards, first.rewards) and torch.equal(kept.next_obs, first.next_obs)
     steps = made.virtual.storage[torch.arange(40, 160)]
@@ -171,14 +171,17 @@ def test_the_schedules_of_generated_rows_continue_when_their_buffer_grows():
     made.anneal(0.5)
     made.add(rows(40))
     made.sample(4)
-    assert made.imagination.length == 3 and made.virtual.selector.current_beta == pytest.approx(0.7)
+    assert made.length == 3 and made.virtual.selector.current_beta == pytest.approx(0.7)
 
 
 def test_a_fit_takes_no_row_twice_and_at_most_so_many():
     made = source(fit_rows=15)
     made.add(rows(40))
-    slots = made.imagination._choose_fit_rows(made.real, np.random.default_rng(0))
-    assert len(slots) == 15 == len(slots.unique())
+    fit = made.dynamics.fit
+    states = []
+    made.dynamics.fit = lambda *given: states.append(given[0]) or fit(*given)
+    made.sample(4)
+    assert len(states[0]) == 15 == len(states[0].unique(dim=0))
 
 
 @pytest.mark.parametrize("real", ["NMER", "PER", "LCER", {"type": "S4RL", "augmentation": "switch"}])
@@ -206,7 +209,7 @@ def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
         sample = one.sample(7)
         one.update(sample, torch.rand(7))
     one.anneal(0.5)
-    assert one.imagination.env_steps == 50 and one.imagination.length == 1 and one.virtual.capacity == 80
+    assert one.env_steps == 50 and one.length == 1 and one.virtual.capacity == 80
     before = one.state_dict()
     one.add(rows(10, seed=5))
     one.sample(7)
@@ -393,9 +396,7 @@ def test_environments_without_termination_function_are_rejected_in_one_line():
     wrapped = context(environment=WRAPPED, environment_arguments={"env": "Hopper-v5", "arguments": {}})
     with pytest.raises(ValueError, match=r"Hopper-v5 has wrappers or stacked .*expected a termination_fn"):
         source(about=wrapped)
-    assert (
-        source(about=wrapped, termination_fn="Hopper-v5").imagination.most_rows == 15 * source().imagination.most_rows
-    )
+    assert source(about=wrapped, termination_fn="Hopper-v5").most_rows == 15 * source().most_rows
     with pytest.raises(ValueError, match="obs of torch.uint8 cannot be predicted"):
         source().check({"obs": ((3,), torch.uint8), "actions": ((2,), torch.float32)})
     with pytest.raises(ValueError, match="actions of torch.int64 cannot be predicted"):

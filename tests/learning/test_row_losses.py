@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 
-from interreplay.buffer.joined_sample import JoinedSample
-from interreplay.buffer.sample import Sample
+from interreplay.buffer.sample import JoinedSample, Sample
 from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.losses import PAL, Huber, RowwiseLoss, Squared, make_loss
 from interreplay.learning.update import Batch

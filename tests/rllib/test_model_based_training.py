@@ -35,7 +35,7 @@ def test_learning_and_resuming_in_the_middle_of_a_schedule(trainer, real, model,
 
     straight, resumed = continued(made, tmp_path / "c")
     results = [algorithm.train() for algorithm in (straight, resumed)]
-    assert straight.replay_buffer.imagination.length > 1
+    assert straight.replay_buffer.length > 1
     assert same(weights(straight), weights(resumed)) and resumed.env_steps == 225
     assert torch.equal(straight.replay_buffer.sample(32).slots, resumed.replay_buffer.sample(32).slots)
     statistics = results[-1]["replay_buffer"]
@@ -88,7 +88,7 @@ def test_invalid_commands_are_rejected_in_one_line(tmp_path, capsys):
 
 def test_the_check_before_a_run_knows_the_environment_and_leaves_the_connection_to_the_run(tmp_path):
     given = {"env": "Hopper-v5", "buffer": "ModelBased", "buffer_size": 1_000, "output_dir": str(tmp_path)}
-    model = prepare(given, [], None).source.imagination
+    model = prepare(given, [], None).source
     assert model.context is None and model.most_rows == 15 * model.count_rows(1)
 
 
@@ -99,7 +99,7 @@ def test_the_preset_is_that_of_the_paper():
         made = ModelBased(**settings.buffer_args)
         context = {"environment": env, "environment_arguments": {}, "compute_terminated": None, "device": None}
         made.connect(SimpleNamespace(**context))
-        assert made.imagination.most_rows == 4 * 100_000 * length
+        assert made.most_rows == 4 * 100_000 * length
         assert made.shares.current["real"] == 0.05
     other = resolve_settings({"env": "Hopper-v5", "preset": "mbpo", "buffer_arg": [("real", "NMER")]})
     assert other.buffer_args["real"] == "NMER"

@@ -18,11 +18,11 @@ from interreplay.selection import (
     SampleWeightDecay,
     Uniform,
 )
-from interreplay.selection.age_decay import ByAgeWeight, ExponentialWeight, LinearWeight
+from interreplay.selection.age_decay import ExponentialDecay
 from tests.selection.test_recency import by_age, counted, stored
 
-SWD = LinearWeight(80_000, 0.1)
-FADED = ExponentialWeight(0.9999, 0.1)
+SWD = SampleWeightDecay(80_000, 0.1)
+FADED = ExponentialDecay(0.9999, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,20 @@ def test_published_quantiles(weight, u, count, age):
     assert weight.quantile(np.array([u]), count)[0] == pytest.approx(age, abs=0.06)
 
 
-@pytest.mark.parametrize("weight", [LinearWeight(40, 0.1), LinearWeight(7.5, 0.3), ExponentialWeight(0.9, 0.2)])
+def weight_at(weight, age):
+    if isinstance(weight, SampleWeightDecay):
+        return max(weight.floor, 1.0 - age / weight.horizon)
+    return float(weight.at(np.array([age]))[0])
+
+
+@pytest.mark.parametrize(
+    "weight", [SampleWeightDecay(40, 0.1), SampleWeightDecay(7.5, 0.3), ExponentialDecay(0.9, 0.2)]
+)
 @pytest.mark.parametrize("count", [1, 5, 30, 90])
 def test_integral_and_quantile_follow_the_weight(weight, count):
     ages = np.linspace(0.0, count, 9)
     for age in ages:
-        expected = quad(lambda a: float(weight.at(np.array([a]))[0]), 0, age, points=[min(weight.cut, age)])[0]
+        expected = quad(lambda a: weight_at(weight, a), 0, age, points=[min(weight.cut, age)])[0]
         assert weight.integral(np.array([age]))[0] == pytest.approx(expected, abs=1e-7)
     shares = weight.integral(ages) / weight.integral(np.array([float(count)]))
     assert weight.quantile(shares, count) == pytest.approx(ages, abs=1e-9)
@@ -53,11 +61,11 @@ def test_integral_and_quantile_follow_the_weight(weight, count):
 @pytest.mark.parametrize(("rows", "capacity"), [(50, 80), (130, 50)])
 @pytest.mark.parametrize(
     "selector",
-    [SampleWeightDecay(30, 0.1), SampleWeightDecay(200, 0.5), Faded(rate=0.95, floor=0.1), ByAgeWeight(FADED)],
+    [SampleWeightDecay(30, 0.1), SampleWeightDecay(200, 0.5), Faded(rate=0.95, floor=0.1), FADED],
 )
 def test_frequencies_are_the_integrals_of_the_weight(selector, rows, capacity):
     storage = stored(rows, capacity)
-    weight = selector.weight
+    weight = getattr(selector, "weight", selector)
     areas = np.diff(weight.integral(np.arange(51.0)))
     found = by_age(selector, storage)
     assert found == pytest.approx(areas / areas.sum(), rel=1e-5)
@@ -112,7 +120,7 @@ def test_without_decay_the_inner_selectors_rows_are_drawn(kind, limits):
 
 def test_the_method_and_the_wrapper_are_created_by_name():
     swd = make_buffer("SWD", capacity=100, horizon=50, seed=0)
-    assert swd.selector.weight.horizon == 50
+    assert swd.selector.horizon == 50
     nested = {"type": "Faded", "rate": 0.9, "selector": {"type": "Prioritized", "alpha": 0.3}}
     made = make_buffer("NMER", capacity=100, selector=nested)
     assert isinstance(made.selector, Faded)

@@ -8,8 +8,8 @@ from builders import identical, stack
 from interreplay import Storage
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
-from interreplay.storage import frame_pool
-from interreplay.storage.frame_pool import are_stacks
+from interreplay.storage import frame_stacks
+from interreplay.storage.frame_stacks import are_stacks
 from interreplay.storage.read_views import NStep
 from replay_buffers import PER, Attentive, Uniform
 
@@ -103,7 +103,7 @@ def test_every_frame_is_stored_once_and_released():
 
 @pytest.mark.parametrize(("ends", "room"), [(0.05, 81), (0.3, 102)])
 def test_a_pool_has_room_for_ordinary_episodes_and_grows_by_a_quarter(monkeypatch, ends, room):
-    monkeypatch.setattr(frame_pool, "START", 1)
+    monkeypatch.setattr(frame_stacks, "START", 1)
     episodes, storage = Stacked(4, 1, ends=ends), Storage(64)
     rows = [episodes.row() for _ in range(64)]
     for row in rows:

@@ -53,15 +53,15 @@ def test_scores_are_those_of_held_out_rows():
     mean, variance = predict(form.over(D, A), schedule.current, scaled, (targets - level) / spread, queries)
     error = mean * spread + level - y[:, 5:]
     variance = (variance + schedule.current.noise.numpy()[:, None]) * spread**2
-    np.testing.assert_allclose(scores.rmse["gp"], np.sqrt((error**2).mean((0, 1))), rtol=1e-6)
+    np.testing.assert_allclose(scores["rmse_gp"], np.sqrt((error**2).mean((0, 1))), rtol=1e-6)
     density = -0.5 * np.log(2 * np.pi * variance) - 0.5 * error**2 / variance
-    np.testing.assert_allclose(scores.nll["gp"], -density.mean((0, 1)), rtol=1e-6)
-    np.testing.assert_allclose(scores.rmse["mean"], np.sqrt(((level - y[:, 5:]) ** 2).mean((0, 1))), rtol=1e-6)
+    np.testing.assert_allclose(scores["nll_gp"], -density.mean((0, 1)), rtol=1e-6)
+    np.testing.assert_allclose(scores["rmse_mean"], np.sqrt(((level - y[:, 5:]) ** 2).mean((0, 1))), rtol=1e-6)
     blend = nearest_blend(*(torch.from_numpy(v) for v in (scaled, targets, queries))).numpy() - y[:, 5:]
-    np.testing.assert_allclose(scores.rmse["blend"], np.sqrt((blend**2).mean((0, 1))), rtol=1e-6)
+    np.testing.assert_allclose(scores["rmse_blend"], np.sqrt((blend**2).mean((0, 1))), rtol=1e-6)
     share = ((blend / spread) ** 2).mean((0, 1))
     density = -0.5 * np.log(2 * np.pi * share * spread**2) - 0.5 * blend**2 / (share * spread**2)
-    np.testing.assert_allclose(scores.nll["blend"], -density.mean((0, 1)), rtol=1e-6)
+    np.testing.assert_allclose(scores["nll_blend"], -density.mean((0, 1)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("schedule", [Schedule("monte_carlo", Fit(2)), Schedule("local", Fit(2))])

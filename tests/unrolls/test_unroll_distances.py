@@ -97,8 +97,8 @@ def test_elite_ranks_candidates_by_stored_distances_and_counts_draws():
     store, rng = UnrollStore(30), np.random.default_rng(0)
     replay = UnrollReplay(store, Elite(6.0, strategy=1, distance_fn=stored_distances), UnrollDistance())
     replay.add(unrolls(30, outputs=F), rng)
-    store.notes.record_distances(np.arange(30), rng.random(30).astype(np.float32), 0)
+    store.record_distances(np.arange(30), rng.random(30).astype(np.float32))
     candidates = np.unique(np.random.default_rng(7).integers(0, 30, 48))
     nearest = candidates[store.distances(candidates).argsort()[:8]]
     assert replay.draw(8, np.random.default_rng(7)).slots.tolist() == nearest.tolist()
-    assert store.notes.replays.tolist() == np.bincount(nearest, minlength=30).tolist()
+    assert store.notes["replays"].tolist() == np.bincount(nearest, minlength=30).tolist()

@@ -98,7 +98,7 @@ def test_results_are_returned_to_the_source_of_each_unroll():
     expected = np.zeros(20, np.float32)
     for place in torch.nonzero(mixed.origins == 1)[:, 0].tolist():
         expected[mixed.slots[place]] = far[place]
-    assert np.allclose(elite.store.notes.distance, expected, rtol=1e-6) and expected.any()
+    assert np.allclose(elite.store.notes["distance"], expected, rtol=1e-6) and expected.any()
     raw = np.ones(16)
     for place in torch.nonzero(mixed.origins == 2)[:, 0].tolist():
         raw[mixed.slots[place]] = place + 2.0
@@ -117,7 +117,7 @@ def test_refreshed_unrolls_are_measured_again():
     assert again.size == 16 and (again.origins == 1).all()
     mix.update(again, 1.5 * again.policy)
     elite = mix.sources["elite"]
-    assert set(np.flatnonzero(elite.store.notes.distance > 0).tolist()) == set(again.slots.tolist())
+    assert set(np.flatnonzero(elite.store.notes["distance"] > 0).tolist()) == set(again.slots.tolist())
     assert half().to_refresh(rng) is None
     with pytest.raises(ValueError, match=r"errors has shape \(3,\); expected \(16,\)"):
         mix.update(again, errors=torch.ones(3))

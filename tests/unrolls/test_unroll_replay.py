@@ -43,9 +43,9 @@ def test_an_update_records_the_distances_of_drawn_unrolls(kind):
     replay.update(drawn, slice(None), policy)
     expected = UnrollDistance()(drawn.policy, policy, drawn.live)
     far = dict.fromkeys(range(12), 0.0) | dict(zip(drawn.slots.tolist(), expected.tolist(), strict=True))
-    assert replay.store.notes.distance.tolist() == [far[slot] for slot in range(12)]
+    assert replay.store.notes["distance"].tolist() == [far[slot] for slot in range(12)]
     dated = [int(slot in drawn.slots) for slot in range(12)]
-    assert replay.store.notes.measured_at.tolist() == dated
+    assert replay.store.notes["seen_at"].tolist() == dated
     numbers = replay.statistics()
     # The distances of the others are extrapolated by the growth of the drawn ones.
     others = (12 - sum(dated)) * float(expected.mean())
@@ -61,7 +61,7 @@ def test_updates_of_replaced_unrolls_are_ignored():
     policy = 1.5 * batch.policy
     replay.update(batch, slice(None), policy)
     measured = UnrollDistance()(batch.policy, policy, batch.live).tolist()
-    assert min(measured) > 0 and replay.store.notes.distance.tolist() == [0, 0, *measured[2:]]
+    assert min(measured) > 0 and replay.store.notes["distance"].tolist() == [0, 0, *measured[2:]]
     prioritized = UnrollReplay(UnrollStore(4), Prioritized())
     prioritized.add(unrolls(4), rng)
     batch = prioritized.store[torch.arange(4)]

@@ -102,13 +102,13 @@ def test_elite_insertion_replaces_the_furthest_candidate():
     store, draws, again = UnrollStore(12, insertion.Elite(4)), rng(3), rng(3)
     store.add(unrolls(12), draws)
     far = rng(4).random(12).astype(np.float32)
-    store.notes.record_distances(np.arange(12), far, 0)
+    store.record_distances(np.arange(12), far)
     slots = store.add(unrolls(3, first=12), draws)
     expected = []
     for drawn in again.integers(0, 12, (3, 4)).tolist():
         expected.append(max(drawn, key=lambda slot: (far[slot], -drawn.index(slot))))
         far[expected[-1]] = -1
-    assert slots.tolist() == expected and store.notes.distance[expected].tolist() == [0, 0, 0]
+    assert slots.tolist() == expected and store.notes["distance"][expected].tolist() == [0, 0, 0]
     assert set(versions(store)) == set(range(15)) - set(expected)
 
 
@@ -116,11 +116,11 @@ def test_metadata_of_a_slot_is_reset_by_a_new_unroll():
     store = UnrollStore(3)
     store.add(unrolls(3), rng())
     store.clock = 5
-    store.notes.record_distances(np.arange(3), np.ones(3, np.float32), 5)
-    store.notes.replays[:] = 2
+    store.record_distances(np.arange(3), np.ones(3, np.float32))
+    store.notes["replays"][:] = 2
     store.add(unrolls(1, first=3), rng())
-    assert store.notes.distance.tolist() == [0, 1, 1] and store.notes.replays.tolist() == [0, 2, 2]
-    assert store.notes.measured_at.tolist() == [5, 5, 5] and store.notes.write.tolist() == [3, 1, 2]
+    assert store.notes["distance"].tolist() == [0, 1, 1] and store.notes["replays"].tolist() == [0, 2, 2]
+    assert store.notes["seen_at"].tolist() == [5, 5, 5] and store.notes["write"].tolist() == [3, 1, 2]
 
 
 def test_distances_are_extrapolated_by_their_growth():
@@ -131,10 +131,11 @@ def test_distances_are_extrapolated_by_their_growth():
     for clock in range(1, 40):
         store.clock = clock
         seen = draws.choice(50, 5, replace=False)
-        store.notes.record_distances(seen, np.full(5, 0.5 * clock, np.float32), clock)
-    assert np.allclose(store.distances(np.arange(50)), 0.5 * 39) and store.notes.growth == pytest.approx(0.5)
-    store.notes.record_distances(np.arange(50), np.zeros(50, np.float32), 40)
-    assert store.notes.growth == 0 and (store.distances(slice(None)) == 0).all()  # growth is never negative
+        store.record_distances(seen, np.full(5, 0.5 * clock, np.float32))
+    assert np.allclose(store.distances(np.arange(50)), 0.5 * 39) and store.growth == pytest.approx(0.5)
+    store.clock = 40
+    store.record_distances(np.arange(50), np.zeros(50, np.float32))
+    assert store.growth == 0 and (store.distances(slice(None)) == 0).all()  # growth is never negative
 
 
 def test_unrolls_with_other_columns_are_rejected():

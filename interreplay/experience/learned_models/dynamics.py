@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import accepted_names, check_number
-from interreplay.experience.learned_models.fitting import Fit, FitSettings, fit, split
-from interreplay.experience.learned_models.networks import Networks, log_variances
+from interreplay.experience.learned_models.ensembles import Fit, FitSettings, Networks, fit, log_variances, split
 from interreplay.learning.networks.layers import MATRIX_DTYPES, get_matrix_dtype
 
 
@@ -185,7 +184,7 @@ class Dynamics:
         inputs = self._inputs.apply(inputs)
         targets = self._targets.apply(targets)
         self.fitted = fit(self.networks, inputs, targets, held_out, self.settings, rng)
-        self.elites = self.fitted.elites(self.count)
+        self.elites = np.argsort(self.fitted.errors, kind="stable")[: self.count].tolist()
         checked = held_out[:CHECKED_ROWS]
         means, variances = self.means_and_variances(inputs[checked], rng)
         self.calibration = calibration(means, variances, targets[checked])

@@ -1,10 +1,10 @@
-"""Rollouts of a policy in a learned model."""
+"""Rollouts of a policy in a learned model, and their lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -115,55 +115,100 @@ def goal_values(fn: GoalFn, dtype: torch.dtype, obs: Observation, actions: Tenso
     return torch.from_numpy(each(fn, *(parts[name].numpy() for name in (ACHIEVED, DESIRED)))).to(dtype)
 
 
-@dataclass(frozen=True)
-class Simulation:
-    """A learned model that replaces an environment.
+def simulate(
+    starts: Observation,
+    length: int,
+    rng: np.random.Generator,
+    *,
+    episodes: Tensor,
+    dynamics: Dynamics,
+    columns: StateColumns,
+    act: Act,
+    terminated: TerminationFn,
+    reward: Callable[[Observation, Tensor, Observation], Tensor] | None = None,
+) -> Iterator[Transitions]:
+    """Yield the transitions of each step of rollouts in a learned model.
 
-    Attributes:
+    A rollout ends after `length` steps, when it terminates, or when its prediction is not finite; such a prediction is
+    discarded. The last step of all other rollouts is truncated.
+
+    Args:
+        starts: Initial observations ``(n, ...)``.
+        length: Maximum number of steps.
+        rng: Source of randomness.
+        episodes: Ids ``(n,)`` of the rollouts.
         dynamics: The model.
         columns: Maps observations to states.
         act: The policy.
         terminated: Termination function.
         reward: Reward function, for models that do not predict rewards.
     """
-
-    dynamics: Dynamics
-    columns: StateColumns
-    act: Act
-    terminated: TerminationFn
-    reward: Callable[[Observation, Tensor, Observation], Tensor] | None = None
-
-    def rollouts(
-        self, starts: Observation, length: int, rng: np.random.Generator, episodes: Tensor
-    ) -> Iterator[Transitions]:
-        """Yield the transitions of each step of rollouts from `starts` ``(n, ...)`` with ids `episodes` ``(n,)``.
-
-        A rollout ends after `length` steps, when it terminates, or when its prediction is not finite; such a
-        prediction is discarded. The last step of all other rollouts is truncated.
-        """
-        obs = starts
-        for number in range(1, length + 1):
-            if not len(episodes):
-                break
-            rows = self.step(obs, rng, episodes, last=number == length)
-            finite = torch.isfinite(self.columns.flatten(rows.next_obs)).all(dim=1) & torch.isfinite(rows.rewards)
-            if not bool(finite.all()):
-                rows = rows[finite]
-            if len(rows):
-                yield rows
-            alive = ~rows.terminated
-            obs = pick(rows.next_obs, alive)
-            episodes = rows.episode[alive]
-
-    def step(self, obs: Observation, rng: np.random.Generator, episodes: Tensor, last: bool) -> Transitions:
-        """Return one transition from each of the observations ``(n, ...)``, truncated if it is the `last` one."""
-        actions = self.act(obs, rng)
-        prediction = self.dynamics.step(self.columns.flatten(obs), flat_rows(actions).float(), rng)
-        next_obs = self.columns.restore(prediction.states, obs)
-        terminated = self.terminated(obs, actions, next_obs).to(torch.bool)
-        rewards = prediction.rewards if self.reward is None else self.reward(obs, actions, next_obs)
-        assert rewards is not None
-        truncated = ~terminated if last else torch.zeros_like(terminated)
-        return Transitions(
-            obs, actions, rewards, next_obs=next_obs, terminated=terminated, truncated=truncated, episode=episodes
+    obs = starts
+    for number in range(1, length + 1):
+        if not len(episodes):
+            break
+        actions = act(obs, rng)
+        prediction = dynamics.step(columns.flatten(obs), flat_rows(actions).float(), rng)
+        next_obs = columns.restore(prediction.states, obs)
+        ended = terminated(obs, actions, next_obs).to(torch.bool)
+        rewards = prediction.rewards if reward is None else reward(obs, actions, next_obs)
+        rows = Transitions(
+            obs,
+            actions,
+            rewards,
+            next_obs=next_obs,
+            terminated=ended,
+            truncated=~ended if number == length else torch.zeros_like(ended),
+            episode=episodes,
         )
+        finite = torch.isfinite(columns.flatten(next_obs)).all(dim=1) & torch.isfinite(rows.rewards)
+        if not bool(finite.all()):
+            rows = rows[finite]
+        if len(rows):
+            yield rows
+        alive = ~rows.terminated
+        obs = pick(rows.next_obs, alive)
+        episodes = rows.episode[alive]
+
+
+Schedule = tuple[float, float, float, float]
+"""Initial length, final length, and the two env steps between which the length grows."""
+PUBLISHED: dict[str, Schedule] = {
+    "Hopper": (1, 15, 20_000, 150_000),
+    "Ant": (1, 25, 20_000, 100_000),
+    "Humanoid": (1, 25, 20_000, 300_000),
+}
+"""Rollout lengths of MBPO's experiments by environment, without version."""
+ONE_STEP: Schedule = (1, 1, 0, 0)
+"""Rollout length of other environments."""
+
+
+def as_schedule(given: Any) -> Schedule | None:
+    """Return a schedule of rollout lengths, constant for a single number."""
+    if given is None:
+        return None
+    numbers: list[Any] = []
+    if isinstance(given, int | float):
+        numbers = [given, given, 0, 0]
+    elif not isinstance(given, str):
+        numbers = list(given)
+    valid = len(numbers) == 4 and all(isinstance(number, int | float) and isfinite(number) for number in numbers)
+    if not valid or min(numbers[:2]) < 1 or not 0 <= numbers[2] <= numbers[3]:
+        raise ValueError(
+            f"rollout_length is {given!r}; expected a number of steps, or (start, end, from, to) with lengths of at "
+            "least 1 and env steps in order"
+        )
+    return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def compute_rollout_length(schedule: Schedule, env_steps: int) -> int:
+    """Return the rollout length after a number of env steps of the run.
+
+    With the schedule (start, end, from, to), it is `start` up to env step `from`, grows linearly, and is `end` after
+    env step `to`; fractions are rounded down.
+    """
+    start, end, begin, until = schedule
+    if until == begin:
+        return int(end if env_steps >= until else start)
+    progress = min(max((env_steps - begin) / (until - begin), 0.0), 1.0)
+    return int(start + (end - start) * progress + 1e-9)

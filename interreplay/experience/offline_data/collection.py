@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,11 @@ from interreplay.environments.actions import make_actions
 from interreplay.environments.relabeled import Relabel
 from interreplay.environments.spaces import as_column, space_to_record
 from interreplay.errors import UsageError
-from interreplay.experience.offline_data.conversion import Conversion, Spaces
-from interreplay.experience.offline_data.dataset import Dataset
+from interreplay.experience.offline_data.dataset import Conversion, Dataset, Spaces
 from interreplay.experience.offline_data.find import expand_pattern, find_dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions, map_observation, with_extras
-
-
-@dataclass
-class FilterColumns:
-    """Columns of a dataset that filters use.
-
-    Attributes:
-        rewards: Rewards to learn from ``(n,)``, recomputed if relabeled.
-        terminated: Terminations ``(n,)``, recomputed if relabeled.
-        episodes: Episode numbers ``(n,)`` from 0. Every termination ends an episode, including recomputed ones.
-        keep: Whether each row fulfills the conditions ``(n,)``.
-        times: Times of the rows ``(n,)`` in Unix seconds.
-    """
-
-    rewards: np.ndarray
-    terminated: np.ndarray
-    episodes: np.ndarray
-    keep: np.ndarray
-    times: np.ndarray
 
 
 class Collection:
@@ -102,14 +82,20 @@ class Collection:
         """Number of rows; None if it is unknown before they are read. Conditions and relabeling read the data once."""
         if self._simple:
             return self._conversions[0].dataset.rows
-        return sum(int(found.keep.sum()) for found in self._all_facts)
+        return int(self._facts["keep"].sum())
 
     @functools.cached_property
-    def _all_facts(self) -> list[FilterColumns]:
-        """The columns of all datasets that filters use, with `keep` after all conditions."""
-        facts = list(map(self._facts, self._conversions))
-        self._keep_newest(facts)
-        if not any(found.keep.any() for found in facts):
+    def _facts(self) -> dict[str, np.ndarray]:
+        """Columns ``(n,)`` of all datasets that filters use, and `keep`: which rows fulfill all conditions."""
+        parts = list(filter(None, map(self._read_facts, self._conversions)))
+        episodes = 0
+        for part in parts:
+            part["episode"] += episodes
+            episodes = part["episode"].max() + 1
+        facts = _concatenate(parts)
+        if facts:
+            facts["keep"] = self._select(facts)
+        if not facts or not facts["keep"].any():
             raise UsageError(f"no rows with {self._where} in offline data {self.name}")
         return facts
 
@@ -122,55 +108,51 @@ class Collection:
         if self._simple:
             yield from self._conversions[0].portions()
             return
-        extras = [set(next(conversion.dataset.portions()).extras) for conversion in self._conversions]
-        shared = set.intersection(*extras)
-        first_episode = 0
-        for conversion, found in zip(self._conversions, self._all_facts, strict=True):
-            start = 0
-            for rows in conversion.portions():
-                part = slice(start, start + len(rows))
-                start += len(rows)
-                changed = with_extras(rows, shared).replace(
-                    rewards=torch.from_numpy(found.rewards[part]),
-                    terminated=torch.from_numpy(found.terminated[part]),
-                    episode=torch.from_numpy(first_episode + found.episodes[part]),
-                )
-                yield changed[torch.from_numpy(found.keep[part])]
-            first_episode += int(found.episodes.max(initial=-1)) + 1
+        facts = {name: torch.from_numpy(self._facts[name]) for name in ("rewards", "terminated", "episode", "keep")}
+        samples = [next(conversion.dataset.portions(), None) for conversion in self._conversions]
+        shared = set.intersection(*(set(rows.extras) for rows in samples if rows is not None))
+        start = 0
+        for rows in chain.from_iterable(conversion.portions() for conversion in self._conversions):
+            own = {name: column[start : start + len(rows)] for name, column in facts.items()}
+            start += len(rows)
+            keep = own.pop("keep")
+            yield with_extras(rows, shared).replace(**own)[keep]
 
-    def _facts(self, conversion: Conversion) -> FilterColumns:
-        """Read a dataset once and return the columns that filters use."""
+    def _read_facts(self, conversion: Conversion) -> dict[str, np.ndarray]:
+        """Read a dataset once and return the columns that filters use; no columns without rows."""
         dataset = conversion.dataset
-        parts: dict[str, list[np.ndarray]] = {}
+        parts: list[dict[str, np.ndarray]] = []
         count = 0
         for rows in conversion.portions():
-            rewards = rows.rewards.numpy()
-            terminated = rows.terminated.numpy()
+            found = {"rewards": rows.rewards.numpy(), "terminated": rows.terminated.numpy()}
             if self._relabel is not None:
                 place = f"{dataset.name} after its first {count:,} rows"
-                rewards, terminated = relabel_rows(self._relabel, rows, self._action_space(dataset), place)
+                relabeled = relabel_rows(self._relabel, rows, self._action_space(dataset), place)
+                found["rewards"], found["terminated"] = relabeled
             assert rows.episode is not None
-            row = {"rewards": rewards, "terminated": terminated, "truncated": rows.truncated.numpy()}
-            row["episode"] = rows.episode.numpy()
-            row["ended"] = rows.terminated.numpy() | terminated | row["truncated"]
-            if SUCCESS_COLUMN in rows.extras:
-                row["success"] = rows.extras[SUCCESS_COLUMN].numpy().astype(bool)
-            for name, column in row.items():
-                parts.setdefault(name, []).append(column)
+            found["episode"] = rows.episode.numpy()
+            found["last"] = found["terminated"] | rows.truncated.numpy()
+            found["ended"] = found["last"] | rows.terminated.numpy()
+            if self._where.success:
+                if SUCCESS_COLUMN not in rows.extras:
+                    raise UsageError(
+                        f"offline data {dataset.name} does not record successes, which the condition requires"
+                    )
+                found["success"] = rows.extras[SUCCESS_COLUMN].numpy().astype(bool)
+            parts.append(found)
             count += len(rows)
-        found = {name: np.concatenate(columns) for name, columns in parts.items()}
-        if not count:
-            empty = np.empty(0)
-            return FilterColumns(
-                empty.astype(np.float32), empty > 0, empty.astype(np.int64), keep=empty > 0, times=empty
-            )
-        episodes = number_episodes(found["episode"], found["terminated"] | found["truncated"])
+        facts = _concatenate(parts)
+        if not facts:
+            return facts
+        facts["episode"] = number_episodes(facts["episode"], facts["last"])
         known = dataset.facts()
-        times = known.get("time")
-        if times is None:
-            times = np.full(count, max(path.stat().st_mtime for path in dataset.files))
-        keep = self._select(dataset, episodes, found, known)
-        return FilterColumns(found["rewards"], found["terminated"], episodes, keep=keep, times=times)
+        if self._where.min_version is not None and "version" not in known:
+            raise UsageError(
+                f"offline data {dataset.name} does not record versions of the policy, which the condition requires; "
+                "expected experience stores"
+            )
+        modified = max(path.stat().st_mtime for path in dataset.files)
+        return facts | {"time": np.full(count, modified), "version": np.zeros(count, np.int64)} | known
 
     def _action_space(self, dataset: Dataset) -> Any:
         space = self._spaces[1] if self._spaces else dataset.action_space
@@ -178,44 +160,30 @@ class Collection:
             raise UsageError(f"offline data {dataset.name} does not define its actions; pass spaces= to relabel it")
         return space
 
-    def _select(
-        self, dataset: Dataset, episodes: np.ndarray, found: dict[str, np.ndarray], known: dict[str, np.ndarray]
-    ) -> np.ndarray:
-        """Return which rows ``(n,)`` fulfill all conditions except `newest`."""
+    def _select(self, facts: dict[str, np.ndarray]) -> np.ndarray:
+        """Return which rows ``(n,)`` fulfill all conditions."""
         where = self._where
-        keep = np.ones(len(episodes), bool)
+        episode = facts["episode"]
+        keep = np.ones(len(episode), bool)
         if where.min_return is not None:
-            last = np.zeros(episodes.max() + 1, np.int64)
-            last[episodes] = np.arange(len(episodes))  # the last row of each episode wins
-            high = np.bincount(episodes, found["rewards"]) >= where.min_return
-            keep &= (high & found["ended"][last])[episodes]
+            last = np.zeros(episode.max() + 1, np.int64)
+            last[episode] = np.arange(len(episode))  # the last row of each episode wins
+            high = np.bincount(episode, facts["rewards"]) >= where.min_return
+            keep &= (high & facts["ended"][last])[episode]
         if where.success:
-            if "success" not in found:
-                raise UsageError(f"offline data {dataset.name} does not record successes, which the condition requires")
-            keep &= (np.bincount(episodes, found["success"]) > 0)[episodes]
+            keep &= (np.bincount(episode, facts["success"]) > 0)[episode]
         if where.min_version is not None:
-            if "version" not in known:
-                raise UsageError(
-                    f"offline data {dataset.name} does not record versions of the policy, which the condition "
-                    "requires; expected experience stores"
-                )
-            keep &= known["version"] >= where.min_version
+            keep &= facts["version"] >= where.min_version
+        if where.newest is not None:  # among rows of equal time, the later ones
+            kept = np.flatnonzero(keep)
+            oldest_first = kept[np.argsort(facts["time"][kept], kind="stable")]
+            keep[oldest_first[: -where.newest]] = False
         return keep
 
-    def _keep_newest(self, facts: list[FilterColumns]) -> None:
-        """Keep the newest rows of all datasets; among rows of equal time, the later ones."""
-        newest = self._where.newest
-        places = [np.flatnonzero(found.keep) for found in facts]
-        total = sum(map(len, places))
-        if newest is None or total <= newest:
-            return
-        times = np.concatenate([found.times[place] for found, place in zip(facts, places, strict=True)])
-        dropped = np.zeros(total, bool)
-        dropped[np.argsort(times, kind="stable")[: total - newest]] = True
-        start = 0
-        for found, place in zip(facts, places, strict=True):
-            found.keep[place[dropped[start : start + len(place)]]] = False
-            start += len(place)
+
+def _concatenate(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the columns of all parts, which have equal names; no columns without parts."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
 def relabel_rows(relabel: Relabel, rows: Transitions, action_space: Any, place: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Dataset: files, spaces and rows of recorded experience."""
+"""Datasets of recorded experience: files, spaces and rows, and their conversion to rows of a replay buffer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
+from torch import Tensor
 
-from interreplay.errors import InterreplayError, UsageError
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+from interreplay.environments.spaces import columns_from_spaces, flat_actions, leaves
+from interreplay.errors import InterreplayError, NonFiniteError, UsageError
+from interreplay.learning.update import SUCCESS_COLUMN
+from interreplay.storage.columns import Columns, cast, check_finite, get_column_name, get_columns, is_extra
+from interreplay.transitions import Observation, Transitions, join_parts, map_observation, observation_parts
 
 
 @dataclass(frozen=True)
@@ -100,3 +105,144 @@ def episode_rows(
         truncated=truncated,
         episode=np.full(steps, number, np.int64),
     )
+
+
+EXTRAS = ("behavior", SUCCESS_COLUMN)
+"""Optional columns of transitions that replay methods use."""
+Spaces = tuple[gym.Space, gym.Space]
+"""Observation space and action space of one environment."""
+
+
+class Conversion:
+    """Converts the rows of a `dataset` to rows of an environment; without `spaces`, to those of its own spaces."""
+
+    def __init__(self, dataset: Dataset, spaces: Spaces | None):
+        self.dataset = dataset
+        own: tuple[Any, Any] = (dataset.observation_space, dataset.action_space)
+        for what, recorded, expected in zip(("observations", "actions"), own, spaces or (None, None), strict=True):
+            _check_space(dataset.name, what, recorded, expected)
+        self._actions = spaces[1] if spaces else dataset.action_space
+        if self._actions is None and not dataset.normalized:
+            raise UsageError(f"offline data {dataset.name} does not define its actions; pass spaces=")
+        self._columns: Columns | None = None
+        known = spaces or own
+        if known[0] is not None and known[1] is not None:
+            self._columns = columns_from_spaces(known[0], known[1])
+        self._choices = _choices(known[0], self._actions)
+
+    @property
+    def described(self) -> str:
+        """Columns, bounds of actions and choices, which affect the converted rows, for the key in the cache."""
+        bounds = [] if self.dataset.normalized else _bounds(self._actions)
+        choices = {name: [bound.tolist() for bound in both] for name, both in self._choices.items()}
+        return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds], choices])
+
+    def portions(self) -> Iterator[Transitions]:
+        """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0."""
+        with reading(self.dataset.name):
+            for rows in self.dataset.portions():
+                if len(rows):
+                    yield self._convert(rows)
+
+    def _convert(self, rows: Transitions) -> Transitions:
+        unknown = sorted(set(rows.extras) - set(EXTRAS))
+        if unknown:
+            raise UsageError(
+                f"offline data {self.dataset.name} has the unknown column {unknown[0]}; expected only the columns of "
+                f"transitions and {' and '.join(EXTRAS)}"
+            )
+        actions = rows.actions
+        if not self.dataset.normalized and isinstance(self._actions, gym.spaces.Discrete):
+            actions = actions.long() - int(self._actions.start)
+        elif not self.dataset.normalized:
+            low, high = torch.as_tensor(np.array(_bounds(self._actions)), dtype=torch.float64)
+            span = high - low
+            scaled = 2.0 * (actions.double() - low) / span - 1.0
+            actions = torch.where(span > 0.0, scaled, 0.0).clamp(-1.0, 1.0).float()  # 0 where only one value exists
+        narrowed = rows.replace(
+            obs=map_observation(_narrow, rows.obs),
+            next_obs=map_observation(_narrow, rows.next_obs),
+            rewards=rows.rewards.float(),
+            actions=_narrow(actions),
+            discounts=None,
+        )
+        extras = {name: spec for name, spec in get_columns(narrowed).items() if is_extra(name)}
+        self._columns = self._columns or get_columns(narrowed)
+        try:
+            made = cast(narrowed, self._columns | extras)
+        except ValueError as error:
+            raise UsageError(f"offline data {self.dataset.name} belongs to another environment: {error}") from None
+        self._check_choices(made)
+        try:
+            check_finite(made.columns())
+        except NonFiniteError as error:
+            episode = int(rows.episode[error.row]) if rows.episode is not None else 0
+            raise UsageError(
+                f"offline data {self.dataset.name}: {error.column} holds {error.value} in episode {episode}, row "
+                f"{error.row} of the portion read; only finite values can be replayed"
+            ) from None
+        return made
+
+    def _check_choices(self, rows: Transitions) -> None:
+        """Reject rows with a discrete value that its space does not contain."""
+        columns = rows.columns()
+        for name, (least, most) in self._choices.items():
+            column = columns[name]
+            outside = (column < least) | (column > most)
+            if outside.any():
+                value, low, high = (int(each.expand_as(column)[outside][0]) for each in (column, least, most))
+                raise UsageError(
+                    f"offline data {self.dataset.name} belongs to another environment: {name} holds {value}; "
+                    f"expected {low} to {high}"
+                )
+
+
+def _choices(observation_space: gym.Space | None, action_space: gym.Space | None) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the smallest and the largest value of each discrete column of stored rows, by its name."""
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    if isinstance(action_space, gym.spaces.Discrete):
+        found["actions"] = torch.tensor(0), torch.tensor(int(action_space.n) - 1)
+    if observation_space is None:
+        return found
+    for part, space in leaves(observation_space).items():
+        if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+            count = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
+            least = torch.as_tensor(np.asarray(space.start))
+            most = least + torch.as_tensor(np.asarray(count)) - 1
+            for which in ("obs", "next_obs"):
+                found[which + get_column_name(part).removeprefix("obs")] = least, most
+    return found
+
+
+def _bounds(space: Any) -> list[Any]:
+    if isinstance(space, gym.spaces.Discrete):
+        return [space.start, space.n]
+    flat = flat_actions(space)
+    if not isinstance(flat, gym.spaces.Box) or not flat.is_bounded():
+        raise UsageError(
+            f"the action space of offline data is {space}; expected Discrete, or a Box, Dict or Tuple of Boxes with "
+            "finite bounds"
+        )
+    return [flat.low, flat.high]
+
+
+def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym.Space | None) -> None:
+    """Reject recorded spaces with other parts, shapes or action bounds."""
+    if recorded is None or expected is None:
+        return
+    discrete = isinstance(recorded, gym.spaces.Discrete)
+    same = _shapes(recorded) == _shapes(expected) and discrete == isinstance(expected, gym.spaces.Discrete)
+    if same and what == "actions":
+        same = np.allclose(_bounds(recorded), _bounds(expected))
+    if not same:
+        raise UsageError(
+            f"offline data {name} belongs to another environment: its {what} are {recorded}; expected {expected}"
+        )
+
+
+def _shapes(space: gym.Space) -> dict[str, Any]:
+    return {name: part.shape for name, part in leaves(space).items()}
+
+
+def _narrow(column: Tensor) -> Tensor:
+    return column.float() if column.dtype == torch.float64 else column

@@ -12,15 +12,13 @@ from typing import Any
 from interreplay.environments.relabeled import Relabel, RewardFunction
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.collection import Collection, get_data_name
-from interreplay.experience.offline_data.conversion import Spaces
-from interreplay.experience.offline_data.dataset import reading
+from interreplay.experience.offline_data.dataset import Spaces, reading
 from interreplay.experience.offline_data.where import Where
 from interreplay.runs import state_files
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.disk import hold
-from interreplay.storage.fixed_rows import FixedStorage
-from interreplay.storage.ring import Storage
+from interreplay.storage.ring import FixedStorage, Storage
 from interreplay.transitions import Transitions
 
 FORMAT = 4

@@ -61,7 +61,7 @@ class Where:
         return cls(**found)
 
     def __str__(self) -> str:
-        """Return the conditions in the form that `of` reads; "" without conditions."""
+        """Return the conditions in the form that `parse` reads; "" without conditions."""
         parts = []
         if self.env:
             parts.append(f"env={self.env}")

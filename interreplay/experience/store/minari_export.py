@@ -38,8 +38,8 @@ def _episodes(store: ExperienceStore, newest: int | None) -> Iterator[dict[str, 
     store.check()
     rows = cat(list(store.portions()))
     assert rows.episode is not None
-    found = store.episodes()
-    chosen = found.ids[-(newest or len(found.ids)) :]
+    ids = store.episodes().ids
+    chosen = ids[-(newest or len(ids)) :]
     order = torch.argsort(rows.episode, stable=True)
     sorted_ids = rows.episode[order]
     for number in chosen.tolist():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,27 +17,6 @@ from interreplay.transitions import Transitions, group_columns
 
 PORTION = 10_000
 SUCCESS = f"extras.{SUCCESS_COLUMN}"
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """The episodes of a store in the order of their first rows.
-
-    Attributes:
-        ids: Ids ``(m,)``.
-        lengths: Numbers of rows ``(m,)``.
-        returns: Sums of the rewards of the stored rows ``(m,)``.
-        ends: Env steps of the last rows ``(m,)``.
-        ended: Whether the last row terminated or was truncated ``(m,)``; otherwise the episode was interrupted.
-        success: Whether any row was a success ``(m,)``; None if the environment may not report successes.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    returns: np.ndarray
-    ends: np.ndarray
-    ended: np.ndarray
-    success: np.ndarray | None
 
 
 class ExperienceStore:
@@ -123,30 +102,27 @@ class ExperienceStore:
                 yield Transitions(**group_columns(columns))
             first += segment.rows
 
-    def episodes(self) -> Episodes:
-        """Return a summary of the episodes."""
-        ids = self.column("episode")
-        rewards = self.column("rewards")
-        steps = self.column("step")
-        unique, first, group = np.unique(ids, return_index=True, return_inverse=True)
-        count = len(unique)
-        last = np.zeros(count, np.int64)
-        last[group] = np.arange(len(ids))  # the last row of each episode wins
-        ended = self.column("terminated")[last] | self.column("truncated")[last]
-        order = np.argsort(first)
-        success = None
-        if SUCCESS in self.header.columns:
-            reached = np.bincount(group, self.column(SUCCESS), count) > 0
-            if reached.any() or self.header.about.get(REPORTS_SUCCESS):
-                success = reached[order]
-        return Episodes(
-            ids=unique[order],
-            lengths=np.bincount(group, minlength=count)[order],
-            returns=np.bincount(group, rewards, count)[order],
-            ends=steps[last][order],
-            ended=ended[order],
-            success=success,
+    def episodes(self) -> Any:
+        """Return a data frame of the episodes in the order of their first rows.
+
+        Columns: ``ids``; ``lengths`` and ``returns`` of the stored rows; ``ends``, the env steps of the last rows;
+        ``ended``, whether the last row terminated or was truncated, otherwise the episode was interrupted; ``success``,
+        whether any row was a success, if the environment may report successes.
+        """
+        import pandas as pd  # takes long to import, and recording does not need it
+
+        names = {"episode": "ids", "rewards": "returns", "step": "ends", SUCCESS: "success"}
+        rows = pd.DataFrame(
+            {name: self.column(column) for column, name in names.items() if column in self.header.columns}
         )
+        rows["ended"] = self.column("terminated") | self.column("truncated")
+        episodes = rows.astype({"returns": float}).groupby("ids", sort=False)
+        found = episodes[["ends", "ended"]].last()
+        found["lengths"] = episodes.size()
+        found["returns"] = episodes.returns.sum()
+        if "success" in rows and (rows.success.any() or self.header.about.get(REPORTS_SUCCESS)):
+            found["success"] = episodes.success.any()
+        return found.reset_index()
 
 
 def find_store(path: Path) -> Path | None:

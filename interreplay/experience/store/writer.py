@@ -144,44 +144,37 @@ class StoreWriter:
         """
         if not self.recording:
             return self._report()
-        terminated = rows.terminated.tolist()
-        truncated = rows.truncated.tolist()
-        per_row = (terminated, truncated, rows.episode.tolist())
-        others = {
+        lists = (rows.terminated.tolist(), rows.truncated.tolist(), rows.episode.tolist())
+        columns = {
             "obs": rows.obs,
             "actions": rows.actions,
             "rewards": rows.rewards,
             "next_obs": rows.next_obs,
             "extras": rows.extras,
         }
-        self._pending.append((others, per_row, step, version, time.time()))
-        if True in terminated or True in truncated:
+        self._pending.append((columns, lists, step, version, time.time()))
+        if True in lists[0] or True in lists[1]:
             self.commit()
         elif len(self._pending) >= ADDED_PER_PART:
-            with self._lock:
-                self._call_guarded(self._join)
+            self._call_guarded(self._join)
         if self._thread is None:
             self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
             self._thread.start()
 
     def commit(self, durable: bool = False) -> None:
         """Write the added rows, so that they survive a killed process; if `durable`, also a power failure."""
-        with self._lock:
-            if self.recording:
-                self._call_guarded(self._commit)
-                if durable:
-                    self._call_guarded(self._sync)
+        self._call_guarded(self._commit)
+        if durable:
+            self._call_guarded(self._sync)
         self._report()
 
     def _commit_regularly(self) -> None:
         """Write rows of long episodes and slow environments from another thread."""
         while self.recording and not self._closed.wait(self._seconds):
-            with self._lock:
-                if self.recording:
-                    self._call_guarded(self._commit)
+            self._call_guarded(self._commit)
             if time.monotonic() - self._synced > SECONDS_BETWEEN_SYNCS:
                 self._synced = time.monotonic()
-                self._call_guarded(self._sync)
+                self._call_guarded(self._sync, lock=contextlib.nullcontext())  # rows can be added meanwhile
 
     def _join(self) -> None:
         """Join the pending rows by column; another thread may add rows meanwhile."""
@@ -220,8 +213,7 @@ class StoreWriter:
         while len(self._segments) > 1 and self.rows > self._most - count:
             oldest, rows = self._segments.pop(0)
             self.rows -= rows
-            (oldest / JOURNAL).unlink(missing_ok=True)
-            shutil.rmtree(oldest, ignore_errors=True)
+            _remove(oldest)
         for name, column in columns.items():
             _write_all(self._files[name], column.tobytes())
         path, before = self._segments[-1]
@@ -253,29 +245,19 @@ class StoreWriter:
 
     def rewind(self, step: int) -> int:
         """Move the rows after an env step to a store ``<name>_aside_<step>`` next to this one; return their number."""
-        moved = 0
-
-        def move() -> None:
-            nonlocal moved
-            if self._header is None:
-                return
-            store = ExperienceStore(self.folder)
-            later = np.flatnonzero(store.column("step") > step)
-            if not len(later):
-                return
-            keep = int(later[0])
-            moved = store.rows - keep
-            aside = free_path(self.folder.with_name(f"{self.folder.name}{ASIDE}{step:08d}"))
-            _copy_rows(store, keep, aside)
-            self._truncate(store, keep)
-
-        with self._lock:
-            self._call_guarded(move)
+        moved = self._call_guarded(lambda: self._move_aside(step))
         self._report()
-        return moved
+        return moved or 0
 
-    def _truncate(self, store: ExperienceStore, keep: int) -> None:
-        """Keep the first `keep` rows."""
+    def _move_aside(self, step: int) -> int:
+        if self._header is None:
+            return 0
+        store = ExperienceStore(self.folder)
+        later = np.flatnonzero(store.column("step") > step)
+        if not len(later):
+            return 0
+        keep = int(later[0])
+        _copy_rows(store, keep, free_path(self.folder.with_name(f"{self.folder.name}{ASIDE}{step:08d}")))
         self._close_files()
         self._segments = []
         self.rows = 0
@@ -287,17 +269,16 @@ class StoreWriter:
                 self._segments.append((segment.path, rows))
                 self.rows += rows
             else:
-                (segment.path / JOURNAL).unlink(missing_ok=True)
-                shutil.rmtree(segment.path, ignore_errors=True)
+                _remove(segment.path)
+        return store.rows - keep
 
     # -- end --------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Write the remaining rows, and end the recording."""
+        self._call_guarded(self._commit)
+        self._call_guarded(self._sync)
         with self._lock:
-            if self.recording:
-                self._call_guarded(self._commit)
-                self._call_guarded(self._sync)
             self.recording = False
             self._close_files()
         self._closed.set()
@@ -321,19 +302,23 @@ class StoreWriter:
                 file.close()
         self._files = {}
 
-    def _call_guarded(self, work: Callable[[], None]) -> None:
-        """Call `work`; after an error, stop recording and keep the message for `_report`."""
-        try:
-            work()
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-            with self._lock:
-                self._problem = f"experience is no longer recorded in {self.folder}: {reason}"
-                self.recording = False
-                self._pending.clear()
-                self._joined = []
-                self._close_files()
-                self._claim.release()
+    def _call_guarded(self, work: Callable[[], Any], lock: Any = None) -> Any:
+        """Return the result of `work`, or None after the recording has ended. An error ends it; see `_report`."""
+        with lock or self._lock:
+            if not self.recording:
+                return None
+            try:
+                return work()
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+                with self._lock:
+                    self._problem = f"experience is no longer recorded in {self.folder}: {reason}"
+                    self.recording = False
+                    self._pending.clear()
+                    self._joined = []
+                    self._close_files()
+                    self._claim.release()
+                return None
 
     def _report(self) -> None:
         """Report once why the recording ended."""
@@ -353,31 +338,29 @@ def _difference(kinds: Columns, expected: Columns) -> str:
 
 def _stack_columns(pending: list[_Added]) -> dict[str, np.ndarray]:
     """Return pending rows as contiguous arrays by column; rows without a reported success are False."""
-    parts, per_row, *lists = zip(*pending, strict=True)
-    terminated, truncated, episodes = (list(chain.from_iterable(values)) for values in zip(*per_row, strict=True))
-    counts = np.array([len(values[0]) for values in per_row])
+    parts, lists, *others = zip(*pending, strict=True)
+    counts = np.array([len(terminated) for terminated, _, _ in lists])
     starts = np.cumsum(counts) - counts
-    successes = np.zeros(len(episodes), bool)
-    for number, part in enumerate(parts):
+    found = {SUCCESS: np.zeros(counts.sum(), bool)}
+    for name, values in zip(("terminated", "truncated", "episode"), zip(*lists, strict=True), strict=True):
+        found[name] = np.array(list(chain.from_iterable(values)))
+    for start, count, part in zip(starts, counts, parts, strict=True):
         if SUCCESS_COLUMN in part["extras"]:
-            start = starts[number]
-            successes[start : start + counts[number]] = part["extras"][SUCCESS_COLUMN].numpy()
+            found[SUCCESS][start : start + count] = part["extras"][SUCCESS_COLUMN].numpy()
     rows = unchecked(**cat_columns(parts), terminated=None, truncated=None)
-    found = {
-        SUCCESS: successes,
-        "terminated": np.array(terminated),
-        "truncated": np.array(truncated),
-        "episode": np.array(episodes, dtype="<i8"),
-    }
     for name, column in rows.columns().items():
         if name != SUCCESS:
             array = column.numpy(force=True)
             found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    steps, versions, times = (np.repeat(values, counts) for values in lists)
-    steps += np.arange(len(successes)) - np.repeat(starts, counts)
-    for name, values in (("step", steps), ("time", times), ("version", versions)):
-        found[name] = values.astype(META[name])
+    for name, values in zip(("step", "version", "time"), others, strict=True):
+        found[name] = np.repeat(values, counts).astype(META[name])
+    found["step"] += np.arange(len(found[SUCCESS])) - np.repeat(starts, counts)
     return found
+
+
+def _remove(segment: Path) -> None:
+    (segment / JOURNAL).unlink(missing_ok=True)
+    shutil.rmtree(segment, ignore_errors=True)
 
 
 def _open(path: Path, size: int) -> BinaryIO:

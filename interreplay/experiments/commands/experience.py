@@ -116,7 +116,7 @@ def format_store(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
     if count:
         low, middle, high = np.quantile(episodes.returns[ended], [0.0, 0.5, 1.0])
         returns = (f"{low:,.1f}", f"{middle:,.1f}", f"{high:,.1f}")
-        if episodes.success is not None:
+        if "success" in episodes:
             success = f"{np.mean(episodes.success[ended]):.0%}"
     counts = (f"{store.rows:,}", f"{count:,}", f"{unfinished:,}" if unfinished else "")
     size = f"{store.nbytes / 1e6:,.1f} MB"

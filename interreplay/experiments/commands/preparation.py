@@ -204,7 +204,7 @@ def check_method(settings: SimpleNamespace, source: RowSource) -> None:
             source.check_offers(offers | {SUCCESS_COLUMN}, settings.trainer)
         if isinstance(source, ModelBased) and not source.wants_goal_functions:
             name, arguments = environment_config(vars(settings))
-            source.imagination.use_environment(name, arguments)
+            source.use_environment(name, arguments)
         if settings.on_manifold_rows:
             name, arguments = environment_config(vars(settings))
             env = gym.make(name, **arguments)

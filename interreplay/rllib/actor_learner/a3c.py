@@ -16,7 +16,7 @@ from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearner
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.env_runner.remote import Collector, FromColumns
-from interreplay.unrolls.experience import UnrollExperience
+from interreplay.unrolls.mixture import UnrollExperience
 
 
 class Gradients(NamedTuple):

@@ -28,9 +28,8 @@ from interreplay.rllib.env_runner.remote import AsyncCollector, Collector, FromC
 from interreplay.transitions import map_observation
 from interreplay.unrolls import schema
 from interreplay.unrolls.distances import UnrollDistance
-from interreplay.unrolls.experience import UnrollExperience
 from interreplay.unrolls.mix_settings import STANDARD, make_mix
-from interreplay.unrolls.mixture import UnrollMix
+from interreplay.unrolls.mixture import UnrollExperience, UnrollMix
 from interreplay.unrolls.unrolls import Unrolls, from_columns
 
 

@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.synthesis.gaussian_process.fit import fit
+from interreplay.synthesis.gaussian_process.fit import Schedule, fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
 from interreplay.synthesis.gaussian_process.processes import Form, posterior
-from interreplay.synthesis.gaussian_process.schedule import Schedule
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Errors on held-out rows per target [r; Δs], in the targets' own units.
-
-    Attributes:
-        rmse: Root mean squared errors ``(T,)`` of ``"gp"``, ``"blend"`` and ``"mean"`` (of the rows kept).
-        nll: Mean negative log densities ``(T,)`` of ``"gp"`` and ``"blend"``, in nats.
-    """
-
-    rmse: dict[str, Tensor]
-    nll: dict[str, Tensor]
-
-    def numbers(self) -> dict[str, float]:
-        """Return all scores by name, and two summaries over the targets that vary.
-
-        ``holdout_rmse_ratio`` is the geometric mean of the ratios of the processes' RMSE to the blend's;
-        ``holdout_nll_gain`` is the mean difference of the blend's negative log density and the processes'.
-        """
-        found = {}
-        for kind, scores in (("rmse", self.rmse), ("nll", self.nll)):
-            for method, values in scores.items():
-                reward, *changes = values.tolist()
-                found[f"holdout_{kind}_{method}_reward"] = reward
-                for number, value in enumerate(changes):
-                    found[f"holdout_{kind}_{method}_ds{number}"] = value
-        varying = (self.rmse["blend"] > 0) & (self.rmse["gp"] > 0)
-        if varying.any():
-            ratio = (self.rmse["gp"][varying] / self.rmse["blend"][varying]).log().mean().exp()
-            gain = (self.nll["blend"] - self.nll["gp"])[varying].mean()
-            found |= {"holdout_rmse_ratio": float(ratio), "holdout_nll_gain": float(gain)}
-        return found
 
 
 def evaluate(
     form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int, split: float
-) -> Scores:
+) -> dict[str, Tensor]:
     """Predict the last rows of every neighborhood from the others.
+
+    Return errors per target [r; Δs] ``(T,)`` in the targets' own units: root mean squared errors ``rmse_gp``,
+    ``rmse_blend`` and ``rmse_mean`` (of the rows kept), and mean negative log densities in nats ``nll_gp`` and
+    ``nll_blend``.
 
     The comparison favors the blend: it uses the point nearest to the row on any segment from the anchor to a kept row,
     and the standard deviation, relative to the neighborhood's, that fits its errors on this batch.
@@ -87,10 +56,26 @@ def evaluate(
     variance = ((found.variance + found.noise) * width.square())[good].double()
     share = (error["blend"] / width[good]).square().mean(dim=(0, 1), keepdim=True)
     blend_variance = (share * width[good].double().square()).expand_as(variance)
-    return Scores(
-        rmse={name: value.square().mean(dim=(0, 1)).sqrt() for name, value in error.items()},
-        nll={"gp": _nll(error["gp"], variance), "blend": _nll(error["blend"], blend_variance)},
-    )
+    scores = {f"rmse_{name}": value.square().mean(dim=(0, 1)).sqrt() for name, value in error.items()}
+    return scores | {"nll_gp": _nll(error["gp"], variance), "nll_blend": _nll(error["blend"], blend_variance)}
+
+
+def summarize(scores: dict[str, Tensor]) -> dict[str, float]:
+    """Return all scores of `evaluate` by name, and two summaries over the targets that vary.
+
+    ``holdout_rmse_ratio`` is the geometric mean of the ratios of the processes' RMSE to the blend's;
+    ``holdout_nll_gain`` is the mean difference of the blend's negative log density and the processes'.
+    """
+    found = {}
+    for name, values in scores.items():
+        found[f"holdout_{name}_reward"], *changes = values.tolist()
+        found |= {f"holdout_{name}_ds{number}": value for number, value in enumerate(changes)}
+    varying = (scores["rmse_blend"] > 0) & (scores["rmse_gp"] > 0)
+    if varying.any():
+        ratio = (scores["rmse_gp"] / scores["rmse_blend"])[varying].log().mean().exp()
+        gain = (scores["nll_blend"] - scores["nll_gp"])[varying].mean()
+        found |= {"holdout_rmse_ratio": float(ratio), "holdout_nll_gain": float(gain)}
+    return found
 
 
 def _nll(error: Tensor, variance: Tensor) -> Tensor:
@@ -135,7 +120,7 @@ class HoldOut:
     ) -> None:
         """Evaluate a batch if it is due; arguments as in `evaluate`."""
         if self.batches % self.every == 0 and z.shape[1] > 2:
-            self.latest = evaluate(form, schedule, preparation, z, y, actions, self.split).numbers()
+            self.latest = summarize(evaluate(form, schedule, preparation, z, y, actions, self.split))
         self.batches += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from interreplay.part import standard_normal
 from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.coefficient import Beta, Coefficient
+from interreplay.synthesis.gaussian_process.fit import Schedule
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, stack_inputs, stack_targets, with_outcome
 from interreplay.synthesis.gaussian_process.processes import Form, posterior
-from interreplay.synthesis.gaussian_process.schedule import Schedule
 from interreplay.synthesis.mixup import Blend, TerminationFn
 from interreplay.transitions import Transitions
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.frame_pool import LONGEST
+from interreplay.storage.frame_stacks import LONGEST
 from interreplay.transitions import as_tensor
 
 INITIAL_FRAMES = 1024

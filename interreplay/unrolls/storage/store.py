@@ -18,62 +18,9 @@ from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, from_columns,
 
 GROWTH_DECAY = 0.99
 """Factor by which earlier measurements of the growth of distances are discounted per batch."""
-NOTES = {"write": "write", "replays": "replays", "distance": "distance", "seen_at": "measured_at"}
-"""Attributes of `SlotNotes` by their names in a state."""
-
-
-class SlotNotes:
-    """Metadata of each slot.
-
-    Attributes:
-        write: Write number of the unroll in each slot, counting from 0.
-        replays: Number of times that it was drawn.
-        distance: Last measured distance from the policy; 0 for new unrolls.
-        measured_at: The store's `clock` at that measurement.
-    """
-
-    def __init__(self, capacity: int):
-        self.write = np.zeros(capacity, np.int64)
-        self.replays = np.zeros(capacity, np.int32)
-        self.distance = np.zeros(capacity, np.float32)
-        self.measured_at = np.zeros(capacity, np.int64)
-        self._grown = 0.0
-        self._waited = 0.0
-
-    @property
-    def growth(self) -> float:
-        """Average growth of distances per tick of the clock, from repeated measurements."""
-        return max(0.0, self._grown / (self._waited or 1.0))
-
-    def begin(self, slots: np.ndarray, write: int, clock: int) -> None:
-        """Reset the metadata of new unrolls in `slots` ``(n,)``; their write numbers start at `write`."""
-        self.write[slots] = np.arange(write, write + len(slots))
-        self.replays[slots] = 0
-        self.distance[slots] = 0.0
-        self.measured_at[slots] = clock
-
-    def record_distances(self, slots: np.ndarray, distances: np.ndarray, clock: int) -> None:
-        """Store the measured distances ``(n,)`` of the unrolls in `slots` ``(n,)`` and update their growth."""
-        self._grown = GROWTH_DECAY * self._grown + float((distances - self.distance[slots]).sum())
-        self._waited = GROWTH_DECAY * self._waited + float((clock - self.measured_at[slots]).sum())
-        self.distance[slots] = distances
-        self.measured_at[slots] = clock
-
-    @staticmethod
-    def nbytes(capacity: int) -> int:
-        """Return the memory of all metadata in bytes."""
-        return capacity * (8 + 4 + 4 + 8)
-
-    def state_view(self, stored: int) -> dict[str, Any]:
-        """Return the metadata of the first `stored` slots; arrays share memory."""
-        state: dict[str, Any] = {name: getattr(self, attribute)[:stored] for name, attribute in NOTES.items()}
-        return state | {"grown": self._grown, "waited": self._waited}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, attribute in NOTES.items():
-            getattr(self, attribute)[: len(state[name])] = as_tensor(state[name]).numpy()
-        self._grown = float(state["grown"])
-        self._waited = float(state["waited"])
+NOTES = np.dtype([("write", np.int64), ("replays", np.int32), ("distance", np.float32), ("seen_at", np.int64)])
+"""Metadata of a slot: the write number of its unroll, counting from 0; how often it was drawn; its last measured
+distance from the policy, 0 for new unrolls; and the store's clock at that measurement."""
 
 
 class UnrollStore:
@@ -90,7 +37,7 @@ class UnrollStore:
         written: Number of unrolls ever written to a slot.
         offered: Number of unrolls ever added, including those that the insertion did not keep.
         clock: Number of draws so far, the time unit of distances.
-        notes: Metadata of each slot.
+        notes: Metadata of each slot ``(capacity,)``, see `NOTES`.
 
     Raises:
         ValueError: If the capacity is less than 1.
@@ -105,7 +52,9 @@ class UnrollStore:
         self.written = 0
         self.offered = 0
         self.clock = 0
-        self.notes = SlotNotes(self.capacity)
+        self.notes = np.zeros(self.capacity, NOTES)
+        self._grown = 0.0
+        self._waited = 0.0
         self._stored = 0
         self._table: RowTable | None = None
         self._frames: dict[str, Frames] = {}  # for each part of the observations that is a stack of frames
@@ -117,13 +66,26 @@ class UnrollStore:
 
     def distances(self, slots: np.ndarray | slice) -> np.ndarray:
         """Return estimates ``(n,)`` float32 of the distances from the policy: last measurements plus growth since."""
-        notes = self.notes
-        since = (self.clock - notes.measured_at[slots]).astype(np.float32)
-        return notes.distance[slots] + np.float32(notes.growth) * since
+        since = (self.clock - self.notes["seen_at"][slots]).astype(np.float32)
+        return self.notes["distance"][slots] + np.float32(self.growth) * since
+
+    @property
+    def growth(self) -> float:
+        """Average growth of distances per tick of the clock, from repeated measurements."""
+        return max(0.0, self._grown / (self._waited or 1.0))
+
+    def record_distances(self, slots: np.ndarray, distances: np.ndarray) -> None:
+        """Store the measured distances ``(n,)`` of the unrolls in `slots` ``(n,)`` and update their growth."""
+        grown = distances - self.notes["distance"][slots]
+        waited = self.clock - self.notes["seen_at"][slots]
+        self._grown = GROWTH_DECAY * self._grown + float(grown.sum())
+        self._waited = GROWTH_DECAY * self._waited + float(waited.sum())
+        self.notes["distance"][slots] = distances
+        self.notes["seen_at"][slots] = self.clock
 
     def write_numbers(self, slots: Tensor) -> Tensor:
         """Return the write numbers ``(n,)`` int64 of the unrolls in `slots` ``(n,)``, counting from 0."""
-        return torch.from_numpy(self.notes.write[slots.numpy()])
+        return torch.from_numpy(self.notes["write"][slots.numpy()])
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -186,7 +148,10 @@ class UnrollStore:
                 self._frames[name].release(array[occupied])
                 values = self._frames[name].put(values)
             array[where] = values if _is_per_unroll(name) else values.swapaxes(0, 1)
-        self.notes.begin(index, self.written, self.clock)
+        notes = np.zeros(len(index), NOTES)
+        notes["write"] = np.arange(self.written, self.written + len(index))
+        notes["seen_at"] = self.clock
+        self.notes[index] = notes
         self.written += len(index)
         self._stored = max(self._stored, int(index.max()) + 1)
 
@@ -237,7 +202,7 @@ class UnrollStore:
     @property
     def nbytes(self) -> int:
         """Memory in bytes of the slots in use, metadata and frames."""
-        metadata = SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
+        metadata = self.notes.nbytes + self.insertion.nbytes(self.capacity)
         if self._table is None:
             return metadata
         return self._table.width * self._stored + self._frame_bytes + metadata
@@ -252,18 +217,19 @@ class UnrollStore:
         like.add(unrolls[: like.capacity], np.random.default_rng(0))
         assert like._table is not None
         each = like._table.width + like._frame_bytes / like.capacity
-        notes = SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
+        notes = self.notes.nbytes + self.insertion.nbytes(self.capacity)
         return int(each * self.capacity) + notes
 
     def state_view(self) -> dict[str, Any]:
         """Return everything needed to resume; arrays share memory with this object."""
+        notes = {name: self.notes[name][: self._stored] for name in NOTES.names or ()}
         state: dict[str, Any] = {
             "capacity": self.capacity,
             "written": self.written,
             "offered": self.offered,
             "clock": self.clock,
             "stored": self._stored,
-            "notes": self.notes.state_view(self._stored),
+            "notes": notes | {"grown": self._grown, "waited": self._waited},
             "insertion": self.insertion.state_view(),
         }
         if self._table is not None:
@@ -287,8 +253,11 @@ class UnrollStore:
         self.offered = int(state["offered"])
         self.clock = int(state["clock"])
         self._stored = int(state["stored"])
-        self.notes = SlotNotes(self.capacity)
-        self.notes.load_state_dict(state["notes"])
+        self.notes = np.zeros(self.capacity, NOTES)
+        for name in NOTES.names or ():
+            self.notes[name][: self._stored] = as_tensor(state["notes"][name]).numpy()
+        self._grown = float(state["notes"]["grown"])
+        self._waited = float(state["notes"]["waited"])
         self.insertion.load_state_dict(state["insertion"])
         self._table = None
         self._newest = {}

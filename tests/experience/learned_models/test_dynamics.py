@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.experience.imagination import as_schedule, rollout_length
 from interreplay.experience.learned_models.dynamics import Dynamics, Scale, calibration
-from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.learned_models.rollouts import Simulation, StateColumns, goal_values
+from interreplay.experience.learned_models.ensembles import FitSettings
+from interreplay.experience.learned_models.rollouts import (
+    StateColumns,
+    as_schedule,
+    compute_rollout_length,
+    goal_values,
+    simulate,
+)
 
 QUICK = {"members": 3, "elites": 2, "hiddens": (32, 32)}
 
@@ -163,17 +168,22 @@ class Counting:
         return type("P", (), {"states": moved, "rewards": moved[:, 0]})
 
 
-def simulation(**changes):
-    def terminated(obs, actions, next_obs):
-        return next_obs[:, 0] >= 3
-
-    settings = {"dynamics": Counting(), "columns": StateColumns({"": (2,)}), "terminated": terminated}
-    return Simulation(**settings | {"act": lambda obs, rng: torch.ones(len(obs), 1)} | changes)
+def rollouts(starts, length, episodes):
+    return simulate(
+        starts,
+        length,
+        np.random.default_rng(0),
+        episodes=episodes,
+        dynamics=Counting(),
+        columns=StateColumns({"": (2,)}),
+        act=lambda obs, rng: torch.ones(len(obs), 1),
+        terminated=lambda obs, actions, next_obs: next_obs[:, 0] >= 3,
+    )
 
 
 def test_terminated_rollouts_are_never_continued():
     starts = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [-5.0, 0.0]])
-    steps = list(simulation().rollouts(starts, 4, np.random.default_rng(0), torch.arange(10, 14)))
+    steps = list(rollouts(starts, 4, torch.arange(10, 14)))
     assert [rows.episode.tolist() for rows in steps] == [[10, 11, 12, 13], [10, 11, 13], [10, 13], [13]]
     assert [rows.terminated.tolist() for rows in steps] == [
         [False, False, True, False],
@@ -189,15 +199,15 @@ def test_terminated_rollouts_are_never_continued():
 
 def test_all_ended_rollouts_end_the_loop_and_the_last_step_is_terminated_or_truncated():
     starts = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
-    short = list(simulation().rollouts(starts, 1, np.random.default_rng(0), torch.arange(2)))
+    short = list(rollouts(starts, 1, torch.arange(2)))
     assert len(short) == 1 and short[0].truncated.tolist() == [False, True]
-    long = list(simulation().rollouts(starts, 50, np.random.default_rng(0), torch.arange(2)))
+    long = list(rollouts(starts, 50, torch.arange(2)))
     assert len(long) == 3
 
 
 def test_nonfinite_predictions_are_discarded():
     starts = torch.tensor([[0.0, 7.0], [0.0, 0.0]])
-    steps = list(simulation().rollouts(starts, 2, np.random.default_rng(0), torch.arange(2)))
+    steps = list(rollouts(starts, 2, torch.arange(2)))
     assert [rows.episode.tolist() for rows in steps] == [[1], [1]]
 
 
@@ -215,8 +225,9 @@ def test_goal_functions_of_one_row_and_of_many():
 def test_rollout_lengths_follow_the_schedule():
     schedule = as_schedule((1, 15, 20_000, 150_000))
     lengths = [
-        rollout_length(schedule, steps) for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
+        compute_rollout_length(schedule, steps)
+        for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
     ]
     assert lengths == [1, 1, 1, 2, 8, 14, 15, 15]
-    assert [rollout_length(as_schedule(3), steps) for steps in (0, 10**6)] == [3, 3]
-    assert [rollout_length(as_schedule((5, 1, 100, 100)), steps) for steps in (99, 100)] == [5, 1]
+    assert [compute_rollout_length(as_schedule(3), steps) for steps in (0, 10**6)] == [3, 3]
+    assert [compute_rollout_length(as_schedule((5, 1, 100, 100)), steps) for steps in (99, 100)] == [5, 1]

@@ -79,6 +79,14 @@ def test_rows_of_several_stores_are_copied_one_portion_after_the_other(tmp_path,
     assert events == ["read", "added"] * 2
 
 
+def test_a_dataset_without_rows_adds_none_to_the_others(tmp_path, monkeypatch):
+    *_, names = two_stores(tmp_path)
+    empty = Dataset("empty", [Path(__file__)], lambda: iter(()), normalized=True)
+    found = {name: collection.find_dataset(name) for name in names} | {"empty": empty}
+    monkeypatch.setattr(collection, "find_dataset", found.get)
+    assert len(open_rows([names[0], "empty"], SPACES)) == 35
+
+
 def test_a_run_that_is_named_twice_or_copied_is_read_once(tmp_path):
     first, second, names = two_stores(tmp_path)
     shutil.copytree(tmp_path / "a", tmp_path / "copy")

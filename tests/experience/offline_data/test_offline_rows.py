@@ -22,8 +22,7 @@ import replay_buffers
 from interreplay import Offline
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
-from interreplay.experience.offline_data.conversion import Conversion
-from interreplay.experience.offline_data.dataset import Dataset
+from interreplay.experience.offline_data.dataset import Conversion, Dataset
 from interreplay.experience.offline_data.find import expand_pattern
 from interreplay.experience.offline_data.minari_episodes import check_new, open_id
 from interreplay.experience.offline_data.store import COPY, cache_folder

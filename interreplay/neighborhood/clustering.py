@@ -1,18 +1,21 @@
-"""Clusters of all stored rows, updated as rows are added and overwritten."""
+"""Clusters of all stored rows, updated as rows are added and overwritten, and vectors [s; a; r; s'] of rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from interreplay.neighborhood.clusters.centers import ClusterCenters
-from interreplay.neighborhood.clusters.membership import ClusterMembership
-from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
+from interreplay.neighborhood.kmeans import move_centers
+from interreplay.neighborhood.membership import ClusterMembership
+from interreplay.storage.columns import Columns, discrete_columns, get_part_name, num_features, observation_columns
 from interreplay.storage.ring import Storage
-from interreplay.storage.running_moments import RunningMoments
+from interreplay.storage.running_moments import RunningMoments, RunningStandardizer
+from interreplay.transitions import Transitions, join_parts, unchecked
 
 
 class ClusterMoments(RunningMoments):
@@ -59,9 +62,15 @@ ROWS_PER_ADDED_ROW = 16  # rows that the steps of a refresh use, per added row
 ROWS_PER_CENTER = 64  # and at most per center
 REASSIGNED = 1 << 16  # rows that are reassigned in one refresh
 CHUNK = 1 << 14  # rows read at a time
+BLOCK = 1024  # rows compared with all centers at a time; their distances stay in the cache
 
 Reader = Callable[[Storage, np.ndarray], np.ndarray]
 """``(storage, slots (n,)) -> (n, D)``: rows as vectors."""
+
+
+def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
+    """Return z = [s; a] of the rows in `slots` ``(n,)``, float32 ``(n, d)``."""
+    return storage.features(torch.from_numpy(slots)).numpy()
 
 
 class Clustering:
@@ -81,6 +90,9 @@ class Clustering:
         refresh_every: Added rows between refreshes, at most a quarter of the stored rows.
         read: Returns rows as vectors ``(n, D)``.
         moments: Moments of vectors per cluster, still empty; None if no moments are needed.
+
+    Attributes:
+        centers: Centers ``(K, d)`` in the units of the rows; they are compared in standardized units.
     """
 
     def __init__(
@@ -98,7 +110,9 @@ class Clustering:
         self.refresh_every = refresh_every
         self.read = read
         self.moments = moments
-        self.centers = ClusterCenters(z.stop - z.start)
+        self.centers = np.zeros((0, z.stop - z.start))
+        self.scale = RunningStandardizer(z.stop - z.start)
+        self.use_centers(self.centers)
         self.members = ClusterMembership(capacity)
         self.gone: list[np.ndarray] = []  # z of rows overwritten since the last refresh
         self.written = 0  # rows seen
@@ -132,12 +146,12 @@ class Clustering:
             raise RuntimeError("rows were overwritten without being evicted; call evict before each add")
         vectors = self.read(storage, added)
         if self.written == 0:
-            self.centers.scale.center(vectors[0, self.z])
+            self.scale.center(vectors[0, self.z])
         self.written = storage.written
         refresh = self.written - self.refreshed >= min(self.refresh_every, max(1, self.count // 4))
         if refresh:
             self._refresh(storage)
-        clusters = self.centers.nearest(vectors[:, self.z])
+        clusters = self.nearest(vectors[:, self.z])
         if refresh:
             self.members.cluster[added] = clusters
             self.members.build(len(self.centers))
@@ -145,6 +159,42 @@ class Clustering:
             self.members.insert(added, clusters)
         if self.moments is not None:
             self.moments.add(vectors, self.members.cluster[added])
+
+    # -- Centers -----------------------------------------------------------------------------------
+
+    def use_centers(self, centers: np.ndarray) -> None:
+        """Compare rows with `centers` ``(K, d)`` in the current scale."""
+        self.centers = centers
+        scaled = self.scale.apply(centers)
+        self._slopes = (-2.0 * scaled).T.copy()
+        self._squares = (scaled * scaled).sum(1)  # |c|² − 2 z·c orders centers by their distance to z
+
+    def nearest(self, rows: np.ndarray) -> np.ndarray:
+        """Return the index of the nearest center of each of `rows` ``(n, d)``, int64 ``(n,)``."""
+        if len(rows) > BLOCK:
+            return np.concatenate([self.nearest(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)])
+        distances = self.scale.apply(rows) @ self._slopes
+        distances += self._squares
+        return distances.argmin(1)
+
+    def squared(self, rows: np.ndarray) -> np.ndarray:
+        """Return the squared distance ``(n,)`` of each of `rows` ``(n, d)`` to its nearest center, in scaled units."""
+        difference = (rows - self.centers[self.nearest(rows)]) * self.scale.weights
+        return np.einsum("ij,ij->i", difference, difference)
+
+    def _seed(self, indices: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Place centers `indices` ``(m,)`` on `rows` ``(n, d)``, n ≥ m, drawn in proportion to squared distance.
+
+        As in k-means++ (Arthur & Vassilvitskii 2007), distances are those to the nearest of the existing centers.
+        Return the indices of the chosen rows ``(m,)``, without repetition.
+        """
+        squared = self.squared(rows) if len(self.centers) else np.ones(len(rows))
+        order = np.log(np.maximum(squared, 1e-12)) + rng.gumbel(size=len(rows))  # draws without replacement
+        chosen = np.argsort(-order, kind="stable")[: len(indices)]
+        centers = np.pad(self.centers, ((0, max(0, int(indices[-1]) + 1 - len(self.centers))), (0, 0)))
+        centers[indices] = rows[chosen]
+        self.use_centers(centers)
+        return chosen
 
     # -- Refresh -----------------------------------------------------------------------------------
 
@@ -163,17 +213,18 @@ class Clustering:
         split = empty
         if len(empty):
             rows = rng.choice(self.count, min(self.count, max(BATCH, 2 * len(empty))), replace=False)
-            chosen = rows[self.centers.seed(empty, feature_vectors(storage, rows), rng)]
+            chosen = rows[self._seed(empty, feature_vectors(storage, rows), rng)]
             home = self.members.cluster[chosen]
             split = np.unique(home[home >= 0])
             weights[empty] = 1.0
         size = min(BATCH, self.count)
         rows_used = min(ROWS_PER_ADDED_ROW * (self.written - self.refreshed), ROWS_PER_CENTER * count)
-        self.centers.move(
-            weights,
-            batch=lambda: feature_vectors(storage, rng.integers(0, self.count, size)),
-            steps=-(-rows_used // size),
+        batches = (
+            (feature_vectors(storage, rng.integers(0, self.count, size)) - self.scale.mean) * self.scale.weights
+            for _ in range(-(-rows_used // size))
         )
+        scaled = (self.centers - self.scale.mean) * self.scale.weights
+        self.use_centers(self.scale.invert(move_centers(scaled, weights, batches)))
         self.refreshed = self.written
         if self.moments is not None:
             self.moments.grow(count)
@@ -181,19 +232,18 @@ class Clustering:
 
     def _rescale(self, storage: Storage, everything: bool) -> None:
         """Update the scale from all stored rows, or from the rows added and removed since the last refresh."""
-        scale = self.centers.scale
         if everything:
-            scale.restart()
+            self.scale.restart()
             added = np.arange(self.count)
         else:
             added = np.arange(max(self.refreshed, self.written - self.capacity), self.written) % self.capacity
             if self.gone:
-                scale.remove(np.concatenate(self.gone))
+                self.scale.remove(np.concatenate(self.gone))
         for chunk in chunks(added):
-            scale.add(self.read(storage, chunk)[:, self.z])
+            self.scale.add(self.read(storage, chunk)[:, self.z])
         self.gone = []
-        scale.freeze()
-        self.centers.rescale()
+        self.scale.freeze()
+        self.use_centers(self.centers)
 
     def _reassign(self, storage: Storage, split: np.ndarray, everything: bool) -> None:
         """Reassign the rows of all clusters, or of clusters `split` and the next ones in turn."""
@@ -209,7 +259,7 @@ class Clustering:
             self.moments.clear(clusters)
         for chunk in chunks(self.members.get_members(clusters)):
             vectors = self.read(storage, chunk)
-            nearest = self.centers.nearest(vectors[:, self.z])
+            nearest = self.nearest(vectors[:, self.z])
             self.members.cluster[chunk] = nearest
             if self.moments is not None:
                 self.moments.add(vectors, nearest)
@@ -226,7 +276,7 @@ class Clustering:
             "written": self.written,
             "refreshed": self.refreshed,
             "turn": self.turn,
-            "centers": self.centers.state_dict(),
+            "centers": {"centers": self.centers, "scale": self.scale.state_dict()},
             "members": self.members.state_dict(),
             "gone": np.concatenate([np.empty((0, self.z.stop - self.z.start), np.float32), *self.gone]),
         }
@@ -237,7 +287,8 @@ class Clustering:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in ("written", "refreshed", "turn"):
             setattr(self, name, int(state[name]))
-        self.centers.load_state_dict(state["centers"])
+        self.scale.load_state_dict(state["centers"]["scale"])
+        self.use_centers(np.array(state["centers"]["centers"], np.float64))
         self.members.load_state_dict(state["members"])
         self.gone = [np.array(state["gone"])]
         if self.moments is not None:
@@ -248,3 +299,59 @@ def chunks(slots: np.ndarray) -> Iterator[np.ndarray]:
     """Yield `slots` ``(n,)`` in chunks."""
     for start in range(0, len(slots), CHUNK):
         yield slots[start : start + CHUNK]
+
+
+def lead(columns: Columns) -> int:
+    """Return the position of z in a vector: the size of the achieved goal, which is part of s but not of z."""
+    return action_range(columns).stop - num_features(columns)
+
+
+def discrete_places(columns: Columns) -> list[int]:
+    """Return the positions of discrete values of s, a and s' in a vector, in ascending order."""
+    observed = list(observation_columns(columns))
+    discrete = discrete_columns(columns)
+    places: list[int] = []
+    start = 0
+    for name in (*observed, "actions", "rewards", *observed):
+        stop = start + math.prod(columns[name][0])
+        if name in discrete:
+            places += range(start, stop)
+        start = stop
+    return places
+
+
+def action_range(columns: Columns) -> slice:
+    """Return the position of the action in a vector."""
+    start = sum(math.prod(shape) for shape, _ in observation_columns(columns).values())
+    return slice(start, start + math.prod(columns["actions"][0]))
+
+
+def length(columns: Columns) -> int:
+    """Return the length D of a vector."""
+    actions = action_range(columns)
+    return actions.start + actions.stop + 1
+
+
+def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
+    """Return transitions ``(n, ...)`` in the stored shapes and dtypes from vectors ``(n, D)``; none terminates."""
+    start = 0
+
+    def take(name: str) -> Tensor:
+        nonlocal start
+        shape, dtype = columns[name]
+        part = vectors[:, start : start + math.prod(shape)]
+        start += math.prod(shape)
+        if not dtype.is_floating_point:
+            part = part.round()
+        return part.to(dtype).reshape(len(vectors), *shape)
+
+    observed = list(observation_columns(columns))
+    never = torch.zeros(len(vectors), dtype=torch.bool)
+    return unchecked(  # in the order of the vector
+        obs=join_parts({get_part_name(name): take(name) for name in observed}),
+        actions=take("actions"),
+        rewards=take("rewards"),
+        next_obs=join_parts({get_part_name(name): take(name) for name in observed}),
+        terminated=never,
+        truncated=never.clone(),
+    )

@@ -1,1 +1,0 @@
-"""Clusters that follow the stored rows."""
