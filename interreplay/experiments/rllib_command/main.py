@@ -201,7 +201,7 @@ def train(given: argparse.Namespace) -> int:
 
 def restore_tuner(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
     """Return the recorded tuner of an experiment's folder, with the algorithm and the callbacks of a new one."""
-    saved = []  # checkpoints of failed trials; without any, their results are written from scratch, too
+    saved: list[Path] = []  # checkpoints of failed trials; without any, their results are written from scratch, too
     for error in folder.glob("*/error.txt"):
         saved += error.parent.glob("checkpoint_*")
     made = tune.Tuner.restore(
