@@ -226,7 +226,9 @@ def make_private_folder() -> str | None:
 
 
 def _remove(folder: str) -> None:
-    """End Ray, which would continue to write, and remove its folder."""
+    """End Ray, which would continue to write, and remove its folder; Ctrl-C is ignored for these seconds."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     ray.shutdown()
     for _ in range(20):  # its last processes may still be running
         shutil.rmtree(folder, ignore_errors=True)

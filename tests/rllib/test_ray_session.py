@@ -4,6 +4,7 @@ import configparser
 import inspect
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -130,6 +131,18 @@ def test_ray_has_a_private_folder_and_processes_outside_of_the_group(parent):
 def test_ray_tmpdir_is_respected_after_an_earlier_session(parent):
     assert run(parent, RAY_TMPDIR=str(parent / "own"))[0] == str(parent / "own")
     assert (parent / "own" / "ray").exists()
+
+
+def test_ctrl_c_does_not_interrupt_the_end_of_ray(tmp_path, monkeypatch):
+    folder = tmp_path / "ray"
+    folder.mkdir()
+    monkeypatch.setattr(ray_session.ray, "shutdown", lambda: signal.raise_signal(signal.SIGINT))
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        ray_session._remove(str(folder))
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert not folder.exists()
 
 
 def test_a_long_temporary_path_is_replaced(parent, monkeypatch):

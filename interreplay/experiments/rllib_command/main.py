@@ -22,7 +22,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, describe_error
 from interreplay.experiments.evaluation.play import evaluate
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
@@ -202,8 +202,15 @@ def train(given: argparse.Namespace) -> int:
 
 def restore_tuner(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
     """Return the recorded tuner of an experiment's folder, with the algorithm and the callbacks of a new one."""
+    saved: list[Path] = []  # checkpoints of failed trials; without any, their results are written from scratch, too
+    for error in folder.glob("*/error.txt"):
+        saved += error.parent.glob("checkpoint_*")
     made = tune.Tuner.restore(
-        str(folder.absolute()), trainable=tuner._local_tuner.trainable, resume_unfinished=True, restart_errored=True
+        str(folder.absolute()),
+        trainable=tuner._local_tuner.trainable,
+        resume_unfinished=True,
+        resume_errored=bool(saved),
+        restart_errored=not saved,
     )
     # The restored callbacks are copies, which this process's signal handlers would not reach.
     made._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
@@ -258,7 +265,10 @@ def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[s
 
 def _summary(result: tune.Result) -> str:
     if result.error is not None:
-        return f"failed: {result.path}: {' '.join(str(result.error).split())[-300:]}"
+        cause = getattr(result.error, "cause", None) or result.error  # Ray's text of it is a traceback
+        again = "continues from its checkpoint" if result.checkpoint else "begins again"
+        text = describe_error(cause)[-300:]
+        return f"failed: {result.path}: {text}; the same command with --resume {again}"
     metrics = result.metrics or {}
     steps = int(metrics.get("num_env_steps_sampled_lifetime", 0))
     line = f"{steps:,} steps, return {format_return(mean_return(metrics))}"

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import signal
@@ -155,6 +156,50 @@ def test_signals_save_and_the_command_resumes(tmp_path, monkeypatch, capsys):
     for before, result in pairwise(results(tmp_path)):
         clock = before["time_total_s"] + result["time_this_iter_s"]
         assert result["time_total_s"] >= clock * (1 - 1e-9)
+
+
+BREAKS = """
+import os
+import gymnasium as gym
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Breaks(PendulumEnv):
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 250 and os.path.exists({file!r}):
+            raise RuntimeError("no power")
+        return super().step(action)
+
+gym.register("Breaks-v0", Breaks, max_episode_steps=200)
+"""
+
+
+@pytest.mark.slow
+def test_a_failed_trial_resumes_from_its_checkpoint(tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+    (tmp_path / "breaks.py").write_text(BREAKS.format(file=str(broken)))
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    words = "train --run SAC --env breaks:Breaks-v0 --num-cpus 2 --local-dir r --checkpoint-freq 1".split()
+    settings = "{num_steps_sampled_before_learning_starts: 1000, steps_per_iteration: 100, hiddens: [8, 8]}"
+    words += ["--stop", "{env_steps: 400}", "--config", settings]
+
+    def run(*more: str) -> subprocess.CompletedProcess:
+        shell = [sys.executable, "-m", "interreplay.experiments.rllib_command.main", *words, *more]
+        env = os.environ | {"PYTHONPATH": path}
+        return subprocess.run(shell, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500)
+
+    failed = run()
+    assert failed.returncode == 1
+    cause = r"raised RuntimeError: no power, at env step 250; the same command with --resume continues from its checkp"
+    assert re.search(f"^failed: .*: EnvironmentFailure: the environment .*Breaks-v0 {cause}", failed.stdout, re.M)
+    assert env_steps(tmp_path) == [100, 200]
+    broken.unlink()
+    resumed = run("--resume")
+    assert resumed.returncode == 0 and "400 steps, return" in resumed.stdout, resumed.stderr
+    assert env_steps(tmp_path) == [100, 200, 300, 400], "no step was repeated"
 
 
 def test_signals_reach_every_experiment_of_a_file():
