@@ -12,6 +12,7 @@ from interreplay.experiments.evaluation import play
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from interreplay.unrolls.replay import CachedReplay
+from tests.rllib import spaces_envs  # noqa: F401 - registers StackedLine-v0
 from tests.rllib.small_runs import continued, same, weights
 
 ELITE = [
