@@ -12,7 +12,7 @@ import pytest
 
 from interreplay import ModelBased
 from interreplay.experiments.commands import actor_learner, lcer, run_agent
-from interreplay.experiments.flags.other_programs import ORIGINAL
+from interreplay.experiments.flags.original_flags import ORIGINAL
 from interreplay.experiments.flags.reading import use_underscores
 from interreplay.experiments.flags.run_flags import FLAGS, GROUPS
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings

@@ -15,8 +15,7 @@ from browser import SCHEMES, address_of, chromium, needs_chromium, watched
 
 from argument_parser import GROUPS
 from interreplay.buffer.catalogue import OWN_METHODS
-from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.experiments.flags.other_programs import ORIGINAL
+from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, ORIGINAL
 from replay_buffers import __all__ as METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

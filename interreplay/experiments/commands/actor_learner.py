@@ -18,7 +18,7 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.other_programs import PROGRAMS, accept_harmless
+from interreplay.experiments.flags.other_programs import accept_harmless, read_programs
 from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
 from interreplay.experiments.flags.values import (
     drop_settings,
@@ -37,16 +37,17 @@ from interreplay.unrolls import schema
 PIECES = 16
 """Linear pieces that approximate a decreasing learning rate."""
 MODES = ("train", "test", "train_w_load")
-SAME: dict[str, tuple[str, str | None]] = PROGRAMS["actor_learner"]["same"]
+WORDS: dict[str, Any] = read_programs()["actor_learner"]
+SAME: dict[str, tuple[str, str | None]] = WORDS["same"]
 """The platform's flags with one equivalent, the equivalent, and the platform's default.
 
 With ``preset``, flags that are not given have the preset's values."""
-GAMES: dict[str, str] = PROGRAMS["actor_learner"]["games"]
-CLIPPINGS: dict[str, str] = PROGRAMS["actor_learner"]["clippings"]
-OTHERS: dict[str, list[Any]] = PROGRAMS["actor_learner"]["others"]
+GAMES: dict[str, str] = WORDS["games"]
+CLIPPINGS: dict[str, str] = WORDS["clippings"]
+OTHERS: dict[str, list[Any]] = WORDS["others"]
 """Other flags: the platform's default, then the flags that it determines together with others."""
-FIXED: dict[str, tuple[str, str]] = PROGRAMS["actor_learner"]["fixed"]
-IGNORED: list[str] = PROGRAMS["actor_learner"]["ignored"]
+FIXED: dict[str, tuple[str, str]] = WORDS["fixed"]
+IGNORED: list[str] = WORDS["ignored"]
 DEFAULTS: dict[str, str | None] = {name: default for name, (_, default) in SAME.items()}
 DEFAULTS |= {name: row[0] for name, row in OTHERS.items()}
 """Default of every flag."""

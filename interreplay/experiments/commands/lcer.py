@@ -19,7 +19,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.other_programs import PROGRAMS
+from interreplay.experiments.flags.other_programs import read_programs
 from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
 from interreplay.experiments.process import outcome
 
@@ -27,8 +27,8 @@ CLUSTERS = 1_000
 """Clusters for LCER's default -1, as many as its epochs have steps."""
 EPISODE_STEPS = 50
 """Steps of an episode of an environment without a time limit."""
-SWITCHES: list[str] = PROGRAMS["lcer"]["switches"]
-VALUES: dict[str, list[Any]] = PROGRAMS["lcer"]["values"]
+SWITCHES: list[str] = read_programs()["lcer"]["switches"]
+VALUES: dict[str, list[Any]] = read_programs()["lcer"]["values"]
 """LCER's flags with a value: its default, and the flags that have the same value."""
 CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
 

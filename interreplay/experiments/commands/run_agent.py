@@ -19,7 +19,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.config_files import merge_config, names
-from interreplay.experiments.flags.other_programs import PROGRAMS, by_name
+from interreplay.experiments.flags.other_programs import by_name, read_programs
 from interreplay.experiments.flags.values import drop_settings, read_boolean, select_settings, whole
 from interreplay.experiments.process import outcome
 from interreplay.learning.algorithms_table import VARIANTS
@@ -28,7 +28,7 @@ from interreplay.runs.results.reader import flat
 DEFAULT = "atari/rainbow_dqn"
 """Default configuration of RLcycle."""
 PREFIX = "configs."
-WORDS: dict[str, Any] = PROGRAMS["rlcycle"]
+WORDS: dict[str, Any] = read_programs()["rlcycle"]
 SETTINGS: dict[str, str] = WORDS["settings"]
 """RLcycle's settings without the prefix, and the equivalent flags."""
 INSTEAD = by_name(WORDS["instead"])

@@ -17,7 +17,8 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands.study_checks import check, check_execution, check_resources
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
-from interreplay.experiments.flags.other_programs import PROGRAMS, RENAMED, by_name
+from interreplay.experiments.flags.original_flags import RENAMED
+from interreplay.experiments.flags.other_programs import by_name, read_programs
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
 from interreplay.experiments.flags.replay_flags import find_methods
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
@@ -78,7 +79,7 @@ def make_parser() -> FlagParser:
         groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.in_study is None)
     parser = FlagParser(
         groups,
-        instead=RENAMED | by_name(PROGRAMS["renamed_in_studies"]),
+        instead=RENAMED | by_name(read_programs()["renamed_in_studies"]),
         hint=argument_hint,
         common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",

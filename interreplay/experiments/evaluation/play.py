@@ -32,7 +32,7 @@ from interreplay.environments.own_modules import check_outside_of_runs, search_c
 from interreplay.environments.registration import inner_env_name
 from interreplay.errors import CheckpointError, UsageError, describe_error, exits_as_errors
 from interreplay.experience.offline_data import minari_episodes
-from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
+from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering, check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.experiments.flags.values import select_settings
 from interreplay.experiments.process.machine import format_count
@@ -340,6 +340,8 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
     """Play episodes and report each of them, then their means and the files written."""
+    if given.video:
+        check_video(given.video)
     if given.best:
         checkpoint = find_best(given.checkpoint)
         notify(f"{checkpoint}, {read_best(checkpoint)}")

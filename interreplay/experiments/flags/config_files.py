@@ -15,7 +15,7 @@ from typing import Any
 
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.other_programs import INSTEAD
+from interreplay.experiments.flags.original_flags import INSTEAD
 from interreplay.experiments.flags.reading import METAVARS, PAIR
 from interreplay.experiments.flags.replay_flags import names_method
 from interreplay.experiments.flags.run_flags import ALIASES, CHANGEABLE, FLAGS, INVOCATION, METHOD

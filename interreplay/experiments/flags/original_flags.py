@@ -7,10 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.flags.other_programs import ORIGINAL
+from interreplay.experiments.flags.other_programs import by_name, read_programs
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import choice, number, read_boolean, whole
 
+ORIGINAL = read_programs()["original"]
+"""Flags of the code of NMER and BIER."""
+RENAMED = by_name(read_programs()["renamed"])
+"""Flags of other programs, and the flags to use here."""
+INSTEAD: dict[str, str] = ORIGINAL["removed"] | RENAMED
+"""Flags that do not exist, and what to do instead."""
 BLENDS = ("mixup_interpolation", "smote_interpolation")
 """Flags that require a method that blends by mixup: NMER if none is named."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
-from interreplay.experiments.flags.other_programs import ORIGINAL, IgnoredFlag, accept_harmless
+from interreplay.experiments.flags.other_programs import IgnoredFlag, accept_harmless, read_programs
 from interreplay.experiments.flags.values import read_boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
@@ -310,7 +310,7 @@ _ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
 
 def add_second_dash(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
     """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``."""
-    short = ORIGINAL["short"]
+    short = read_programs()["original"]["short"]
     found = []
     for word in words:
         match = _ONE_DASH.fullmatch(word)

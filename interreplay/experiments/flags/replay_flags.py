@@ -18,10 +18,10 @@ from interreplay.experiments.flags.original_flags import (
     CHOOSING_FLAGS,
     GAUSSIAN_PROCESS_NAMES,
     METHODS,
+    ORIGINAL,
     PRIORITY_ARGUMENTS,
     gaussian_process_arguments,
 )
-from interreplay.experiments.flags.other_programs import ORIGINAL
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import assignment, drop_settings, select_settings, split
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, get_built_in

@@ -15,7 +15,7 @@ from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
 from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.offline_flags import MODEL_BASED, offline_settings, updates_resumed
-from interreplay.experiments.flags.other_programs import INSTEAD
+from interreplay.experiments.flags.original_flags import INSTEAD
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.replay_flags import (
     SET_BY_FLAGS,

@@ -6,7 +6,7 @@ from argument_parser import make_parser
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, run_agent, study, train
 from interreplay.experiments.commands.lcer import SWITCHES, VALUES, translate, translate_enjoy
-from interreplay.experiments.flags.other_programs import ORIGINAL
+from interreplay.experiments.flags.original_flags import ORIGINAL
 from tests.experiments.commands.command_lines import rejects
 
 READ = make_parser().given
