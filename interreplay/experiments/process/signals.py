@@ -1,4 +1,4 @@
-"""Signal handlers: Ctrl-C and SIGTERM stop a run, SIGUSR1 saves it, both after the current update."""
+"""Signal handlers: Ctrl-C and SIGTERM stop a run, SIGUSR1 saves it, both after the current update or iteration."""
 
 from __future__ import annotations
 
@@ -24,15 +24,23 @@ class Interrupts:
         stop: Called from the signal handler; must only record the request.
         save: Called from the handler at every SIGUSR1, with which schedulers announce their time limit.
         silent: Whether to print nothing.
+        unit: What is finished before the stop, for the message.
 
     Attributes:
         received: The first signal's number, or 0.
     """
 
-    def __init__(self, stop: Callable[[], Any], save: Callable[[], Any] = lambda: None, silent: bool = False):
+    def __init__(
+        self,
+        stop: Callable[[], Any],
+        save: Callable[[], Any] = lambda: None,
+        silent: bool = False,
+        unit: str = "update",
+    ):
         self._stop = stop
         self._save = save
         self._silent = silent
+        self._unit = unit
         self._before: dict[int, Any] = {}
         self.received = 0
 
@@ -54,21 +62,21 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:
-            self._report(b"\nsaving, then continuing\n")
+            self._report("\nsaving, then continuing\n")
             self._save()
             return
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.received:
             self.received = number
-            self._report(b"\nstopping after the current update, then saving; Ctrl-C again stops at once\n")
+            self._report(f"\nstopping after the current {self._unit}, then saving; Ctrl-C again stops at once\n")
         self._stop()
 
-    def _report(self, line: bytes) -> None:
+    def _report(self, line: str) -> None:
         """Write to the descriptor: a handler may interrupt a write to the buffered stream."""
         if not self._silent:
             with contextlib.suppress(OSError):  # a closed pipe
-                os.write(2, line)
+                os.write(2, line.encode())
 
 
 @contextlib.contextmanager

@@ -181,7 +181,7 @@ def train(given: argparse.Namespace) -> int:
         tuners.append(each.tuner(given.output_dir, given.verbose // 2, write_line, callbacks))
     start_ray(math.ceil(available["CPU"]))
     failed = False
-    with Interrupts(saver.stop, saver.save) as interrupts:
+    with Interrupts(saver.stop, saver.save, unit="iteration") as interrupts:
         for experiment, tuner, again in zip(experiments, tuners, resumed, strict=True):
             folder = given.output_dir / experiment.name
             if again:

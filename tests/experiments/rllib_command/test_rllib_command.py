@@ -145,7 +145,7 @@ def test_signals_save_and_the_command_resumes(tmp_path, monkeypatch, capsys):
 
     code, err, reached = stopped_by(signal.SIGTERM)
     stopped = "rllib: stopped; all trials were saved; continue with the same command and --resume"
-    assert code == 75 and stopped in err, (code, err)
+    assert code == 75 and stopped in err and "stopping after the current iteration" in err, (code, err)
     assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
     assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and 0 < reached < 1000
     monkeypatch.chdir(tmp_path)
