@@ -47,6 +47,16 @@ def as_tensors(observation: Any, device: torch.device | str = "cpu") -> Observat
     return map_observation(lambda part: as_tensor(part).to(device), observation)
 
 
+def to_arrays(columns: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Return named tensors as arrays; those on the CPU share memory."""
+    return {name: column.numpy(force=True) for name, column in columns.items()}
+
+
+def to_tensors(columns: Mapping[str, ArrayLike]) -> dict[str, Tensor]:
+    """Return named arrays as tensors, sharing memory as in `as_tensor`."""
+    return {name: as_tensor(column) for name, column in columns.items()}
+
+
 def observation_parts(obs: Observation) -> dict[str, Tensor]:
     """Return the named tensors of an observation. A plain observation is one part named ``""``."""
     return dict(obs) if isinstance(obs, dict) else {"": obs}
@@ -160,7 +170,7 @@ class Transitions(ColumnGroup):
             converted["episode"] = as_tensor(self.episode).to(torch.int64)
         if self.discounts is not None:
             converted["discounts"] = as_tensor(self.discounts)
-        converted["extras"] = {name: as_tensor(column) for name, column in self.extras.items()}
+        converted["extras"] = to_tensors(self.extras)
         self.__dict__.update(converted)
         self._check()
 

@@ -26,6 +26,7 @@ from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.normalization import NormalizedEncoder
 from interreplay.runs.run_folder import ensure_writable
+from interreplay.transitions import pick
 
 KINDS = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 """Packages that each kind of file requires, all in the extra ``export``."""
@@ -267,7 +268,7 @@ def compare_actions(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndar
     exported = run(parts)
     if space is not policy.action_space:
         own = NestedActions(policy.action_space).flat(own)
-    alone = run({name: part[:1] for name, part in parts.items()})
+    alone = run(pick(parts, slice(1)))
     if exported.shape != own.shape or alone.shape != own[:1].shape:
         raise ExportError(f"the exported policy gives actions {exported.shape} and {alone.shape}; expected {own.shape}")
     count = len(own)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import torch
 
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
@@ -17,6 +16,7 @@ from interreplay.learning.architectures import ARCHITECTURES, COMMON, assemble, 
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import CHECKPOINT, METADATA, find, find_best, read_description
 from interreplay.runs.state_files import manifest
+from interreplay.transitions import to_tensors
 
 POLICY = "policy"
 """Folder of the weights in a checkpoint, which can be read without the rest of the checkpoint."""
@@ -135,5 +135,5 @@ def _networks(
     nets = assemble(made, encoder, model)
     weights = state_files.load(folder / POLICY)
     for part in PARTS:
-        getattr(nets, part).load_state_dict({name: torch.from_numpy(array) for name, array in weights[part].items()})
+        getattr(nets, part).load_state_dict(to_tensors(weights[part]))
     return nets.requires_grad_(False)

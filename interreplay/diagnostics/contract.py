@@ -23,7 +23,7 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
 from interreplay.diagnostics.random_rows import Episodes, make
 from interreplay.runs import state_files
-from interreplay.storage.state_copies import copy_arrays
+from interreplay.storage.state_copies import attributes, copy_arrays
 from interreplay.transitions import Transitions
 
 BATCH = 64
@@ -109,8 +109,8 @@ def identical(one: Transitions, other: Transitions) -> None:
 def require_same_samples(one: Any, other: Any) -> None:
     """Require that two samples are identical."""
     names = ("slots", "probabilities", "neighbor_slots", "weights", "mix")
-    mine = {name: getattr(one, name) for name in names}
-    theirs = {name: getattr(other, name) for name in names}
+    mine = attributes(one, names)
+    theirs = attributes(other, names)
     _require_equal(mine | one.transitions.columns(), theirs | other.transitions.columns())
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from interreplay.storage.state_copies import attributes
+
 SPARE = 8  # a cluster of m members gets room for m·(1 + 1/8) + 8
 MANY = 1024  # number of rows from which rebuilding all lists is faster
 ARRAYS = ("size", "room", "start", "pool")
@@ -102,7 +104,7 @@ class ClusterMembership:
     def state_dict(self) -> dict[str, Any]:
         """Return the state, with the slots in use only, which are the first ones; arrays share memory."""
         used = int(self.size.sum())
-        state: dict[str, Any] = {name: getattr(self, name) for name in ARRAYS}
+        state: dict[str, Any] = attributes(self, ARRAYS)
         return state | {"end": self.end, "cluster": self.cluster[:used], "place": self.place[:used]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from interreplay.storage.columns import Columns, get_column_name, get_columns
 from interreplay.storage.linked_rows import LinkedRows
-from interreplay.transitions import Transitions, as_tensor, join_parts, observation_parts
+from interreplay.transitions import Transitions, as_tensor, join_parts, observation_parts, to_arrays
 
 START = 1024
 """Minimum room for frames in addition to one per row."""
@@ -237,7 +237,7 @@ class FrameStacks:
         if written >= chain.capacity:
             replaced = range(start, start + n)
         if n == 1:  # takes two thirds of the time
-            row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
+            row = to_arrays(transitions.columns())
             self._number_row(row, written)
             self._release(chain, replaced, written + 1 - chain.capacity)
             return chain.append_row(row, written)

@@ -18,7 +18,15 @@ from interreplay.storage.columns import (
     select_stored,
 )
 from interreplay.storage.row_table import RowTable
-from interreplay.transitions import Observation, Transitions, as_tensor, join_parts, observation_parts, unchecked
+from interreplay.transitions import (
+    Observation,
+    Transitions,
+    as_tensor,
+    join_parts,
+    observation_parts,
+    to_arrays,
+    unchecked,
+)
 
 
 class EpisodeLinks:
@@ -249,7 +257,7 @@ class LinkedRows:
         n = len(transitions)
         start = written % self.capacity
         if n == 1:
-            row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
+            row = to_arrays(transitions.columns())
             return self.append_row(row, written)
         episode, previous = self._connect(transitions, written)
         replaced = self.links[start : min(start + n, written)]

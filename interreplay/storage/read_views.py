@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.storage.ring import Storage
-from interreplay.transitions import Transitions, join_parts, observation_parts
+from interreplay.transitions import Transitions, map_observation, observation_parts
 
 
 class ReadView(ABC):
@@ -118,7 +118,7 @@ class NStep(ReadView):
             factor[walking] *= self.gamma
             rewards[walking] += factor[walking] * storage.column("rewards").index_select(0, following)
         end = storage.read_records(last, self.gamma)
-        next_obs = join_parts({name: part.contiguous() for name, part in observation_parts(end.next_obs).items()})
+        next_obs = map_observation(Tensor.contiguous, end.next_obs)
         rows = rows.replace(
             obs=storage.restore_frames(rows.obs),
             rewards=rewards,

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from interreplay.storage.state_copies import attributes
+
 
 class RunningMoments:
     """Means and standard deviations of the current rows of groups, such as clusters, or of all stored rows.
@@ -105,7 +107,7 @@ class RunningMoments:
         return self.origin[groups] + offset, np.sqrt(variance)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("counts", "origin", "sums", "squares")}
+        return attributes(self, ("counts", "origin", "sums", "squares"))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.counts = np.array(state["counts"], np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ def copy_arrays(state: Any) -> Any:
     if isinstance(state, np.ndarray):
         return state.copy()
     return state
+
+
+def attributes(owner: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return attributes by name, for example as part of a state."""
+    return {name: getattr(owner, name) for name in names}
 
 
 def restore_generator(generator: torch.Generator, state: Any) -> None:

@@ -12,7 +12,7 @@ from interreplay.errors import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns, discrete_columns, is_observation
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+from interreplay.transitions import Observation, Transitions, join_parts, map_observation, observation_parts, pick
 
 Change = Callable[[Tensor, float, np.random.Generator], Tensor]
 """Maps states ``(n, m, d)``, the strength and a random generator to changed states ``(n, m, d)``."""
@@ -135,8 +135,8 @@ class StateAugmentation(Synthesizer):
         """Return views ``(n, m, ...)`` of the parts of s, mixed with s', and of s'."""
         drawn = torch.from_numpy(rng.beta(self.strength, self.strength, (len(rows), self.views)))
         mix = drawn.to(rows.rewards).masked_fill_(rows.terminated.unsqueeze(1), 1.0)
-        ends = {name: self._repeat(part) for name, part in observation_parts(rows.next_obs).items()}
-        mixed = {name: self._repeat(part) for name, part in observation_parts(rows.obs).items()}
+        ends = observation_parts(map_observation(self._repeat, rows.next_obs))
+        mixed = observation_parts(map_observation(self._repeat, rows.obs))
         for name, part in mixed.items():
             if part.is_floating_point():
                 share = mix.to(part).view(mix.shape + (1,) * (part.dim() - 2))
@@ -149,7 +149,7 @@ class StateAugmentation(Synthesizer):
 
 
 def _first(views: dict[str, Tensor]) -> Observation:
-    return join_parts({name: part[:, 0] for name, part in views.items()})
+    return pick(join_parts(views), (slice(None), 0))
 
 
 def _flat_views(views: dict[str, Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ from interreplay.environments.spaces import columns_from_spaces, flat_actions, l
 from interreplay.errors import InterreplayError, NonFiniteError, UsageError
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.storage.columns import Columns, cast, check_finite, get_column_name, get_columns, is_extra
-from interreplay.transitions import Observation, Transitions, join_parts, map_observation, observation_parts
+from interreplay.transitions import Observation, Transitions, map_observation, observation_parts, pick
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ def episode_rows(
     truncated = truncated.copy()
     truncated[-1:] |= ~terminated[-1:]
     return Transitions(
-        obs=join_parts({part: values[:-1] for part, values in parts.items()}),
+        obs=pick(obs, slice(None, -1)),
         actions=actions,
         rewards=rewards,
-        next_obs=join_parts({part: values[1:] for part, values in parts.items()}),
+        next_obs=pick(obs, slice(1, None)),
         terminated=terminated,
         truncated=truncated,
         episode=np.full(steps, number, np.int64),

@@ -96,5 +96,4 @@ def find_storage_state(state: Any) -> Mapping[str, Any] | None:
     rows = state.get("storage")
     if isinstance(rows, Mapping) and rows.get("columns"):
         return rows
-    parts = (find_storage_state(part) for part in state.values() if isinstance(part, Mapping))
-    return next((found for found in parts if found is not None), None)
+    return next(filter(None, map(find_storage_state, state.values())), None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.neighborhood.kmeans import nearest_rows, partition
+from interreplay.storage.state_copies import attributes
 
 PAGE = 64  # rows per page
 MAX_CELLS = 1024
@@ -192,7 +193,7 @@ class InvertedFile:
         used = self.pages_used * PAGE
         state: dict[str, Any] = {name: getattr(self, name)[:used] for name in ROW_ARRAYS}
         state |= {name: getattr(self, name)[: self.pages_used] for name in PAGE_ARRAYS}
-        state |= {name: getattr(self, name) for name in ("place", *CELL_ARRAYS)}
+        state |= attributes(self, ("place", *CELL_ARRAYS))
         return state | {"probes": self.probes, "pages_used": self.pages_used, "spare": np.array(self.spare, np.int64)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTab
 from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
 from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import RunningStandardizer, drift
+from interreplay.storage.state_copies import attributes
 
 STALE = 0.6  # share of the stored rows that may be newer than the last search for a row
 MOVE = 0.02  # share by which pending rows may add to the variance of a dimension
@@ -353,7 +354,7 @@ class NeighborGraph:
         count = self.table.count
         state: dict[str, Any] = {name: getattr(self, name)[:count] for name in ("queried", "ranked", "seen")}
         state |= {name: getattr(self, name).state_dict() for name in ("table", "cells", "scale")}
-        state |= {name: getattr(self, name) for name in COUNTERS}
+        state |= attributes(self, COUNTERS)
         return state | {"stds": self.stds, "pending": np.array(self.pending, np.int64), "moved": self.moved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

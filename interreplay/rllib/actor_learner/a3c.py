@@ -16,6 +16,7 @@ from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearner
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.env_runner.remote import Collector, FromColumns
+from interreplay.transitions import to_arrays, to_tensors
 from interreplay.unrolls.mixture import UnrollExperience
 
 
@@ -69,7 +70,7 @@ class GradientExperience(UnrollExperience):
     def state_dict(self) -> dict[str, Any]:
         waiting = []
         for gradients in self._waiting:
-            waiting.append({name: column.cpu().numpy() for name, column in gradients.columns().items()})
+            waiting.append(to_arrays(gradients.columns()))
         return super().state_dict() | {"waiting": waiting}
 
     @override(UnrollExperience)
@@ -77,7 +78,7 @@ class GradientExperience(UnrollExperience):
         super().load_state_dict(state)
         self._waiting = []
         for columns in state["waiting"]:
-            self._waiting.append(Gradients(**{name: torch.as_tensor(column) for name, column in columns.items()}))
+            self._waiting.append(Gradients(**to_tensors(columns)))
 
 
 class GradientLearner(BatchLearner):

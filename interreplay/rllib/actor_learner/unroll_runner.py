@@ -19,7 +19,7 @@ from interreplay.learning.policy_gradient.policy_value import VALUE_OUTPUT
 from interreplay.rllib.env_runner.remote import Answer, pack
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.transitions import Transitions, map_observation
+from interreplay.transitions import Transitions, map_observation, to_arrays
 from interreplay.unrolls.unrolls import Unrolls
 
 
@@ -65,7 +65,7 @@ class UnrollRunner(BatchEnvRunner):
 
     @override(BatchEnvRunner)
     def state_dict(self) -> dict[str, Any]:
-        memory = {name: part.cpu().numpy() for name, part in (self._memory or {}).items()}
+        memory = to_arrays(self._memory or {})
         return super().state_dict() | {"memory": memory}
 
     @override(BatchEnvRunner)

@@ -39,6 +39,7 @@ from interreplay.rllib.algorithms.rllib_settings import (
 )
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.host import has_search_space, is_search_space
+from interreplay.storage.state_copies import attributes
 
 KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
@@ -397,7 +398,7 @@ class LoopConfig(AlgorithmConfig):
     def network_settings(self) -> dict[str, Any]:
         """The settings that determine the networks, by name, with Python's numbers, as JSON requires."""
         names = (*COMMON, *self.architecture.settings)
-        return to_python_numbers({name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)})
+        return to_python_numbers(attributes(self, names) | {"hiddens": list(self.hiddens)})
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -407,7 +408,7 @@ class LoopConfig(AlgorithmConfig):
     def get_state(self) -> dict[str, Any]:
         # RLlib omits every value that equals -1, its mark of retired settings; a target entropy may be -1.
         ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
-        return {name: getattr(self, name) for name in ours} | super().get_state()
+        return attributes(self, ours) | super().get_state()
 
     @property
     @override(AlgorithmConfig)

@@ -15,6 +15,7 @@ from interreplay.errors import UsageError
 from interreplay.learning.actor_critic.many import ManyUpdates, check_alike
 from interreplay.learning.captured import CapturedUpdate
 from interreplay.learning.update import Batch, UpdateResult
+from interreplay.storage.state_copies import attributes
 from interreplay.transitions import Transitions
 
 READ = frozenset({"obs", "actions", "rewards", "next_obs", "terminated", "truncated", "discounts"})
@@ -141,7 +142,7 @@ def settings_outside_updates(config: Any) -> dict[str, Any]:
     found["train_batch_size"] = config.train_batch_size_per_learner
     found["views"] = count_views(config.replay_buffer_config)
     if config.has_schedules:
-        found |= {name: getattr(config, name) for name in PACE}
+        found |= attributes(config, PACE)
     return found
 
 

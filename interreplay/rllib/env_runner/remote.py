@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import ray
-import torch
 from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from interreplay.environments.registration import inner_env_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, describe_error
+from interreplay.transitions import to_arrays, to_tensors
 
 FromColumns = Callable[[dict[str, Tensor]], Any]
 """Creates transitions, unrolls or another object from its columns by name."""
@@ -29,7 +29,7 @@ FromColumns = Callable[[dict[str, Tensor]], Any]
 
 def pack(columns: Mapping[str, Tensor]) -> bytes:
     """Return columns as one block of bytes. Pickled tensors have some 300 bytes of overhead each."""
-    return save({name: column.cpu().numpy() for name, column in columns.items()})
+    return save(to_arrays(columns))
 
 
 def unpack(packed: bytes) -> dict[str, Tensor]:
@@ -37,7 +37,7 @@ def unpack(packed: bytes) -> dict[str, Tensor]:
 
     Each has memory of its own, aligned like a new array: the rounding of small matrix products depends on it.
     """
-    return {name: torch.from_numpy(column) for name, column in load(packed).items()}
+    return to_tensors(load(packed))
 
 
 @dataclass

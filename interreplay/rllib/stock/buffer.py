@@ -20,6 +20,7 @@ from interreplay.errors import accepted_names
 from interreplay.learning.update import LARGEST_ERROR
 from interreplay.rllib.stock.episode_conversion import EpisodeIds, to_episodes, to_transitions
 from interreplay.storage.read_views import read_view
+from interreplay.storage.state_copies import attributes
 
 DOTTED = "interreplay.rllib.ReplayBuffer"
 """The name by which RLlib imports `ReplayBuffer`."""
@@ -122,7 +123,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
         stored = len(self)
         known = len(ids)
         if chunks:
-            self._spaces = {name: getattr(chunks[0], name) for name in ("observation_space", "action_space")}
+            self._spaces = attributes(chunks[0], ("observation_space", "action_space"))
             self.buffer.add(to_transitions(chunks, ids.write(chunks)))
         new = len(ids) - known
         gone = ids.forget(self.capacity)
@@ -233,7 +234,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
 
     def get_state(self) -> dict[str, Any]:
         """Return a copy of the wrapped buffer's contents, priorities and random state, and of the known episodes."""
-        saved = {name: copy.deepcopy(getattr(self, name)) for name in SAVED}
+        saved = copy.deepcopy(attributes(self, SAVED))
         return {"buffer": self.buffer.state_dict(), **saved}
 
     def set_state(self, state: dict[str, Any]) -> None:

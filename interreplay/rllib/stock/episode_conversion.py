@@ -10,7 +10,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.spaces.space_utils import batch as stack
 
 from interreplay.buffer import Sample
-from interreplay.transitions import Observation, Transitions, cat, map_observation
+from interreplay.transitions import Observation, Transitions, cat, map_observation, to_arrays
 
 
 class EpisodeIds(dict[str, int]):
@@ -93,7 +93,7 @@ def _array(values: Any) -> Any:
 def _per_row(obs: Observation) -> list[Any]:
     """Return the n observations of a column ``(n, ...)``, each an array or a dict of arrays."""
     if isinstance(obs, dict):
-        parts = {name: part.cpu().numpy() for name, part in obs.items()}
+        parts = to_arrays(obs)
         return [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
     return list(obs.cpu().numpy())
 

@@ -14,6 +14,7 @@ from torch.distributions import Gamma
 from interreplay.errors import check_number
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
+from interreplay.storage.state_copies import attributes
 from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, stack_inputs, stack_targets
 from interreplay.synthesis.gaussian_process.processes import LENGTH, Form, Hyperparameters, log_evidence
 from interreplay.transitions import as_tensor
@@ -258,7 +259,7 @@ class Schedule:
         return Hyperparameters.make_initial(form, batch.y.shape[2], batch.spread, batch.x.dtype)
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
+        state: dict[str, Any] = attributes(self, COUNTS)
         if self.current is not None:
             state["current"] = self.current.as_dict()
         return state
