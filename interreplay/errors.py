@@ -160,11 +160,17 @@ class RunFailure(InterreplayError):
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error's type and message on one line, or the type alone if there is no readable message."""
+    """Return an error's type and message on one line, or the type alone if there is no readable message.
+
+    The cause replaces an empty message, as of some errors of RLlib.
+    """
     try:
         message = " ".join(str(error).split())
     except Exception:  # raised by a user's `__str__`
         message = ""
+    cause = error.__cause__ or error.__context__
+    if not message and cause is not None:
+        message = describe_error(cause)
     return f"{type(error).__name__}: {message}".removesuffix(": ")
 
 

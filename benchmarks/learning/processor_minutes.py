@@ -112,12 +112,11 @@ def make_algorithm(flags: str) -> Any:
     """Return our algorithm with the settings of a line of flags, on one thread and without evaluations."""
     from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
     from interreplay.experiments.training.build import build
-    from interreplay.learning.algorithms_table import ALGORITHMS
     from interreplay.rllib import ray_session
 
     settings = resolve_settings(make_parser().given(shlex.split(f"{flags} --evaluation_interval 0")))
     ray_session.prepare_host(1, 0)
-    return build(ALGORITHMS[settings.trainer].config, SimpleNamespace(**vars(settings)))
+    return build(SimpleNamespace(**vars(settings)))
 
 
 def ours(preset: str, env: str, seed: int, **settings: str) -> tuple[Callable[[], int], Predict]:

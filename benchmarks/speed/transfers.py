@@ -31,7 +31,7 @@ def algorithm(env: str, buffer: str, rows: int) -> Any:
     """Return SAC with an empty buffer of capacity `rows`."""
     line = f"--env {env} --buffer {buffer} --buffer_size {rows} --evaluation_interval 0"
     settings = SimpleNamespace(**vars(resolve_settings(make_parser().given(line.split()))))
-    return build("SACConfig", settings)
+    return build(settings)
 
 
 def sent(value: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -9,6 +10,7 @@ import re
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
@@ -184,6 +186,13 @@ class RunFolder:
         """Return the mean returns so far, of evaluations or of training."""
         kind = "evaluation" if evaluations else "training"
         return list(map(itemgetter(1), values(self.path, kind)))
+
+    def note_error(self, error: BaseException) -> Path:
+        """Write the traceback of an error to ``error.txt``, unless the disk is full; return the path of the file."""
+        path = self.path / "error.txt"
+        with contextlib.suppress(OSError):
+            path.write_text("".join(traceback.format_exception(error)))
+        return path
 
     def best_evaluation(self) -> float:
         """Return the highest mean return of an evaluation so far, NaN without evaluations."""

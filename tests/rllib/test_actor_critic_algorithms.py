@@ -93,7 +93,7 @@ def bound_of(trainer):
 @pytest.mark.parametrize("trainer", CONFIGS)
 def test_regularization_settings_are_flags_of_every_trainer(trainer):
     line = {"trainer": trainer, "actor_l2": 0.1, "critic_l2": 0.2, bound_of(trainer): 0.3, "horizon": 50}
-    made = configure(f"{trainer}Config", resolve_settings(line))
+    made = configure(resolve_settings(line))
     update = made.build_algo().learner.update_rule
     assert (getattr(update.settings, bound_of(trainer)), made.env_config) == (0.3, {"max_episode_steps": 50})
     assert [update.optimizers[name].param_groups[0]["weight_decay"] for name in ("actor", "critic")] == [0.1, 0.2]

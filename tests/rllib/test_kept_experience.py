@@ -18,8 +18,8 @@ from interreplay.experience.store import ExperienceStore
 from interreplay.experiments.commands.experience import main as experience
 from interreplay.experiments.commands.fork import main as fork_command
 from interreplay.experiments.commands.train import main
-from interreplay.experiments.training import forking
-from interreplay.experiments.training.forking import fork, reseed
+from interreplay.experiments.training import start
+from interreplay.experiments.training.start import fork, reseed
 from interreplay.learning.networks.normalization import RewardScale
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.runs.results.reader import curve, read_rows
@@ -192,7 +192,7 @@ def forked(settings, buffer="Uniform", seed=0, **arguments):
 
 @pytest.mark.slow
 def test_an_arm_with_the_parent_s_method_and_streams_continues_as_the_parent(tmp_path, monkeypatch):
-    monkeypatch.setattr(forking, "reseed", lambda *arguments: None)
+    monkeypatch.setattr(start, "reseed", lambda *arguments: None)
     algorithm, settings = parent(tmp_path, "PER")
     arm = forked(settings, "PER", seed=3)
     for each in (algorithm, arm):
@@ -287,10 +287,10 @@ def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path
 
 
 def test_forks_keep_the_optimizer_of_the_parent(tmp_path, monkeypatch):
-    monkeypatch.setattr(forking, "find_checkpoints", lambda path: [path])
+    monkeypatch.setattr(start, "find_checkpoints", lambda path: [path])
     monkeypatch.setattr(OffPolicyAlgorithm, "check_identity", lambda *args, **options: None)
-    monkeypatch.setattr(forking, "read_settings", lambda folder: {"optimizer": "Adam"})
-    monkeypatch.setattr(forking.state_files, "resolve", lambda folder: folder)
+    monkeypatch.setattr(start, "read_settings", lambda folder: {"optimizer": "Adam"})
+    monkeypatch.setattr(start.state_files, "resolve", lambda folder: folder)
     algo = object.__new__(OffPolicyAlgorithm)
     settings = SimpleNamespace(trainer="DQN", fork_from=tmp_path, optimizer="RMSprop")
     with pytest.raises(UsageError, match="has the state of Adam; expected --optimizer Adam"):

@@ -179,7 +179,7 @@ def test_unsuitable_data_is_rejected_in_one_line(name, tmp_path, capsys, words, 
 def test_the_preset_of_rlpd(name):
     words = ["--preset", "rlpd", "--env", "Pendulum-v1", "--offline-data", f"minari:{name}", "--hiddens", "8"]
     settings = resolve_settings(make_parser().given([*words, "--learning_starts", "30", "--train_batch_size", "8"]))
-    made = configure("SACConfig", settings)
+    made = configure(settings)
     assert made.replay_buffer_config["shares"] == {"offline": (0.5, 0.5)}
     algorithm = made.training(steps_per_iteration=33).evaluation(evaluation_interval=None).build_algo()
     algorithm.train()

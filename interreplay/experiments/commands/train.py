@@ -7,18 +7,15 @@ import logging
 import os
 import shlex
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from interreplay.errors import (
-    EnvironmentFailure,
     NonFiniteError,
     PartError,
     RunFailure,
-    RunnerLost,
     TrainingDiverged,
     UsageError,
     describe_error,
@@ -33,9 +30,8 @@ from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import GREEN, colored, format_program, program, wrap_line
 from interreplay.experiments.process.progress import Reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
-from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import best_checkpoints, find_best
-from interreplay.runs.resume import find_run_folder, read_unwritten, record_changed_rates, reopen, restore
+from interreplay.runs.resume import find_run_folder, read_unwritten, record_changed_rates, reopen
 from interreplay.runs.run_folder import STATUS, RunFolder, ensure_writable, find_checkpoints
 from interreplay.runs.state_files.disk import hold
 
@@ -110,8 +106,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         print(wrap_line(line, sys.stdout), flush=True)
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
-    from interreplay.experiments.training.build import build
-    from interreplay.experiments.training.forking import fork, recover
+    from interreplay.experiments.training.start import start
     from interreplay.rllib import ray_session
 
     ray_session.prepare_host(settings.threads, settings.num_workers, settings.device)
@@ -120,14 +115,10 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         from interreplay.experiments.training.trackers import trackers
 
         logs = trackers(settings.wandb, settings.mlflow, resume="allow")
-    algo = build(ALGORITHMS[settings.trainer].config, settings, ready.source)
-    timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
-    try:
-        checkpoint = restore(algo, checkpoints, print) if checkpoints else None
-        if checkpoint is None and settings.fork_from:
-            fork(algo, settings, print)
-        if checkpoint and given.get("recover"):
-            recover(algo, checkpoint.parent, print)
+    recovers = given.get("recover", False)
+    algo, checkpoint = start(settings, checkpoints, print, source=ready.source, recovers=recovers)
+    with contextlib.ExitStack() as exits:
+        exits.callback(algo.stop)
         if checkpoint:
             settings = settings.replace(**record_changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:
@@ -140,12 +131,11 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
                 evaluation_failed=algo.evaluation_failed,
                 unit="steps" if settings.updates is None else "updates",
             )
-            return train(algo, settings, folder, logs, timeout, read_unwritten(checkpoint))
-        folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
-        with hold(folder.path, "a run", PATIENCE):
-            return train(algo, settings, folder, logs, timeout, read_unwritten(checkpoint))
-    finally:
-        algo.stop()
+        else:
+            folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
+            exits.enter_context(hold(folder.path, "a run", PATIENCE))
+        timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
+        return train(algo, settings, folder, trackers=logs, hang_timeout=timeout, missing=read_unwritten(checkpoint))
 
 
 def run_name(settings: SimpleNamespace) -> str:
@@ -163,9 +153,9 @@ def train(
     algo: Any,
     settings: SimpleNamespace,
     folder: RunFolder,
-    trackers: Sequence[Any] = (),
-    hang_timeout: float = 0.0,
-    missing: dict[str, Any] | None = None,
+    trackers: Sequence[Any],
+    hang_timeout: float,
+    missing: dict[str, Any] | None,
 ) -> int:
     """Train to the end or until a signal, writing results and checkpoints; return the exit code.
 
@@ -227,18 +217,19 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
         RunFailure: After an error of the environment, the loss of a runner, or diverged training.
     """
     if isinstance(error, NonFiniteError | PartError):  # the checkpoint may be right before the same error
-        raise UsageError(f"{error}; {training.rescue()}") from error
+        raise UsageError(f"{error}; {training.save_after(error)}") from error
     if isinstance(error, UsageError):
         return
     # Ray reports runners that no longer respond; the reason is reported below.
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    report = training.folder.path / "error.txt"
-    with contextlib.suppress(OSError):  # a full disk
-        report.write_text("".join(traceback.format_exception(error)))
-    if isinstance(error, TrainingDiverged):  # a resumed run would diverge again
-        raise RunFailure(f"{error}; {training.last_checkpoint()}; {report} holds the traceback") from error
-    if isinstance(error, EnvironmentFailure | RunnerLost):
-        raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
+    report = training.folder.note_error(error)
+    saved = training.save_after(error)
+    if not saved:
+        return
+    reason = str(error)
     if not isinstance(error, Exception):
         reason = f"the run was ended by {describe_error(error)}"
-        raise RunFailure(f"{reason}; {training.rescue()}; {report} holds the traceback; {again}") from error
+    line = f"{reason}; {saved}; {report} holds the traceback"
+    if not isinstance(error, TrainingDiverged):  # a resumed run would diverge again
+        line = f"{line}; {again}"
+    raise RunFailure(line) from error

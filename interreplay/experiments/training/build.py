@@ -18,14 +18,13 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.settings import LoopSettings, ReplaySettings
 
 
-def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> Any:
+def build(settings: SimpleNamespace, source: Any = None) -> Any:
     """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
 
-    `config_name` is a configuration in `interreplay.rllib`, or a user's algorithm, ``module:Class``. A `source` of
-    batches must have been built from the same settings.
+    A `source` of batches must have been built from the same settings.
     """
     try:
-        config = configure(config_name, settings)
+        config = configure(settings)
         video = None
         if settings.video_to_tensorboard:
             from interreplay.experiments.evaluation.video import EvaluationVideo
@@ -45,7 +44,7 @@ def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> An
 
 
 def new_config(name: str) -> Any:
-    """Return the default configuration of an algorithm; `name` is as ``config_name`` of `build`."""
+    """Return the default configuration of an algorithm; `name` is one of `interreplay.rllib`, or ``module:Class``."""
     if ":" not in name:
         return getattr(importlib.import_module("interreplay.rllib"), name)()
     algorithm = import_user_class(name, Algorithm, "trainer")
@@ -61,10 +60,10 @@ def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     return own
 
 
-def configure(config_name: str, settings: SimpleNamespace) -> Any:
-    """Return RLlib's configuration of a run; arguments as for `build`."""
+def configure(settings: SimpleNamespace) -> Any:
+    """Return RLlib's configuration of a run."""
     s = settings
-    config = new_config(config_name)
+    config = new_config(ALGORITHMS[s.trainer].config)
     env, arguments = environment_config(vars(s))
     config.environment(env, env_config=arguments)
     of_loop = LoopSettings

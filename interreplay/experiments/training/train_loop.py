@@ -16,7 +16,16 @@ from typing import Any
 import torch
 
 from interreplay.environments.spaces import columns_from_spaces
-from interreplay.errors import UsageError, describe_error
+from interreplay.errors import (
+    EnvironmentFailure,
+    NonFiniteError,
+    PartError,
+    RunnerLost,
+    TrainingDiverged,
+    UsageError,
+    describe_error,
+    is_request_to_end,
+)
 from interreplay.experience.store import StoreWriter
 from interreplay.experience.store.header import EXPERIENCE, width
 from interreplay.experiments.flags.values import drop_settings, seconds, select_settings
@@ -249,6 +258,18 @@ class Training:
         except OSError as error:
             problem = f"results in {self.folder.path} cannot be written ({error.strerror})"
             raise UsageError(f"{problem}; {self.rescue()}") from error
+
+    def save_after(self, error: BaseException) -> str:
+        """Save what is intact after an error, and return a clause that names the newest checkpoint.
+
+        Return "" after errors that leave an unknown state, and after requests to end.
+        """
+        if isinstance(error, TrainingDiverged):
+            return self.last_checkpoint()
+        ends_program = not isinstance(error, Exception) and not is_request_to_end(error)  # raised by a user's code
+        if ends_program or isinstance(error, NonFiniteError | PartError | EnvironmentFailure | RunnerLost):
+            return self.rescue()
+        return ""
 
     def rescue(self) -> str:
         """Save a checkpoint after an error outside of learning, and return a clause that names it."""

@@ -16,12 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from interreplay.errors import describe_error
 from interreplay.experiments.flags.values import drop_settings
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent
 from interreplay.experiments.studies.study_folder import FAILED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests, Training
-from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, describe_error
+from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
 from interreplay.runs.state_files.disk import FolderInUse

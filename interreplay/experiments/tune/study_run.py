@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-from interreplay.errors import (
-    CheckpointError,
-    EnvironmentFailure,
-    NonFiniteError,
-    RunnerLost,
-    TrainingDiverged,
-    UsageError,
-)
+from interreplay.errors import CheckpointError, NonFiniteError, TrainingDiverged, UsageError, describe_error
 from interreplay.experiments.flags.run_flags import CHANGEABLE, list_flags
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import RED, colored, write_line
@@ -34,13 +26,11 @@ from interreplay.experiments.studies.study_folder import (
     STOPPED,
     TrialFolder,
 )
-from interreplay.experiments.training.build import build
-from interreplay.experiments.training.forking import fork
+from interreplay.experiments.training.start import start
 from interreplay.experiments.training.train_loop import Training
-from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.runs.results.reader import mean_return
-from interreplay.runs.resume import as_plain, first_settings, read_unwritten, restore
+from interreplay.runs.resume import as_plain, first_settings, read_unwritten
 from interreplay.runs.state_files.disk import FolderInUse, hold
 
 NOT_STARTED = "not started"
@@ -143,20 +133,16 @@ class StudyRun:
                 saved = first_settings(checkpoints)  # the wrapper of --relabel has the hash of the function's source
                 self.settings.wrapper = saved.get("wrapper", self.settings.wrapper)
                 check_unchanged(saved, vars(self.settings))
-        algo = self._build()
-        if checkpoints:
             try:
-                checkpoint = restore(algo, checkpoints, notes.append)
+                algo, checkpoint = start(self.settings, checkpoints, notes.append)
             except CheckpointError as error:
                 notes.append(f"{error}; the run starts from scratch")
                 self.folder.set_aside_after(-1)  # otherwise they would count as newer than those of the new attempt
-                algo.stop()  # it may have parts of a checkpoint
-                algo = self._build()
         if checkpoint is None:
             self.folder.clear()
-            if self.settings.fork_from:
-                fork(algo, self.settings, notes.append)
-        else:
+            algo, _ = start(self.settings, [], notes.append)
+        self._exits.callback(algo.stop)
+        if checkpoint is not None:
             self.folder.set_aside_after(algo.env_steps)
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
@@ -172,12 +158,6 @@ class StudyRun:
         if self._requested:
             self.ask(self._requested)
         return self.training
-
-    def _build(self) -> Any:
-        """Return a new algorithm, and end its processes at the end of the run."""
-        algo = build(ALGORITHMS[self.settings.trainer].config, self.settings)
-        self._exits.callback(algo.stop)
-        return algo
 
     def _note_line(self, line: str) -> None:
         """Add a line to the notes of the run."""
@@ -196,14 +176,14 @@ class StudyRun:
         full_disk = isinstance(error.__cause__, OSError)  # the next attempt may find free space
         permanent = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not full_disk
         line = describe_error(error)
-        if isinstance(error, TrainingDiverged) and self.training is not None:
-            line += f"; {self.training.last_checkpoint()}"
-        if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
-            self.training.rescue()
+        if self.training is not None and isinstance(error, TrainingDiverged):
+            line += f"; {self.training.save_after(error)}"
+        elif self.training is not None and not permanent:
+            self.training.save_after(error)
+        self.folder.note_error(error)
         with contextlib.suppress(OSError):  # full disk
             self._record()
             self.folder.note_failure(line, FAILED if permanent else CRASHED)
-            (self.folder.path / "error.txt").write_text(traceback.format_exc())
         if permanent:
             self.over = FAILED
             raise PermanentFailure(line) from error
@@ -223,14 +203,6 @@ def check_unchanged(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> No
                 f"the run was begun with {name} {saved[name]}, not {settings[name]}; expected the same preset, or a "
                 "new study"
             )
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an error's class and message. If the message is empty, as in some errors of RLlib, describe the cause."""
-    cause = error.__cause__ or error.__context__
-    if not str(error).strip() and cause is not None:
-        return describe_error(cause)
-    return f"{type(error).__name__}: {error}"
 
 
 def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO) -> int:

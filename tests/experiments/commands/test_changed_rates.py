@@ -71,7 +71,7 @@ def test_a_device_that_is_chosen_automatically(gpus, device, monkeypatch, tmp_pa
 def test_batches_stay_in_main_memory_if_updates_are_graphs(graphs, device):
     settings = resolve_settings(make_parser().given([*LINE.split(), "--device", "cuda", "--cuda_graph", str(graphs)]))
     assert str(preparation.build_source(settings, make_environment(settings)).device) == device
-    assert configure("SACConfig", settings).cuda_graph == graphs
+    assert configure(settings).cuda_graph == graphs
     assert settings_resumed(vars(settings), {"cuda_graph": not graphs}).cuda_graph != graphs
 
 

@@ -112,7 +112,7 @@ def test_settings_and_presets_are_those_of_the_algorithm_that_it_derives_from(fo
 def test_the_configuration_makes_its_algorithm_with_its_update(folder, name, update, env):
     of_unrolls = ["--num_envs_per_worker", "1"]
     made = settings("--trainer", name, "--env", env, "--hiddens", "16", *of_unrolls)
-    algorithm = configure(ALGORITHMS[name].config, made).build_algo()
+    algorithm = configure(made).build_algo()
     assert type(algorithm).__name__ == name.rpartition(":")[2]
     assert update in [kind.__name__ for kind in type(algorithm.learner.update_rule).__mro__]
     algorithm.stop()
@@ -136,7 +136,7 @@ def test_a_run_is_resumed_evaluated_and_exported(folder, capsys):
 @pytest.mark.usefixtures("cluster")
 def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
     made = settings("--trainer", NAME, *TINY[:-2])
-    algorithm = configure(NAME, made).build_algo()
+    algorithm = configure(made).build_algo()
     path = algorithm.save_to_path(str(folder / "checkpoint"))
     weights = [p.clone() for p in algorithm.learner.single_module.nets.parameters()]
     again = type(algorithm).from_checkpoint(path)
@@ -152,7 +152,7 @@ def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
 
 @pytest.mark.usefixtures("cluster")
 def test_a_checkpoint_of_an_update_with_its_own_optimizers_is_restored(folder):
-    algorithm = configure("more_algs:Sits", settings("--trainer", "more_algs:Sits", *TINY)).build_algo()
+    algorithm = configure(settings("--trainer", "more_algs:Sits", *TINY)).build_algo()
     path = algorithm.save_to_path(str(folder / "checkpoint"))
     algorithm.stop()
     again = type(algorithm).from_checkpoint(path)
@@ -164,7 +164,7 @@ def test_a_checkpoint_of_an_update_with_its_own_optimizers_is_restored(folder):
 def test_an_update_for_boxes_is_rejected_for_discrete_actions(folder):
     made = settings("--trainer", NAME, "--env", "CartPole-v1", "--hiddens", "16")
     with pytest.raises(UsageError, match="ClippedUpdate derives from SACUpdate; expected DiscreteSACUpdate as base"):
-        configure(NAME, made).build_algo()
+        configure(made).build_algo()
 
 
 def test_studies_and_the_rllib_command_take_it(folder):

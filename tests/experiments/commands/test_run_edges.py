@@ -296,7 +296,7 @@ def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp
 
 
 def test_an_invalid_result_of_a_part_keeps_what_was_learned():
-    training = SimpleNamespace(rescue=lambda: "what was learned so far is kept in results")
+    training = SimpleNamespace(save_after=lambda error: "what was learned so far is kept in results")
     with pytest.raises(UsageError, match="^the event returned nan; what was learned so far is kept in results$"):
         train.rescue(PartError("the event returned nan"), training, "")
 
@@ -365,7 +365,7 @@ def results_of(row: dict[str, str]) -> dict[str, str]:
 
 def test_the_loss_of_a_runner_is_one_line_with_the_command_that_continues(tmp_path):
     """`test_lost_runners.py` loses them."""
-    run = SimpleNamespace(folder=RunFolder(tmp_path), rescue=lambda: "what was learned is kept")
+    run = SimpleNamespace(folder=RunFolder(tmp_path), save_after=lambda error: "what was learned is kept")
     with pytest.raises(RunFailure, match="runner 1 died; what was learned is kept; .*; continue with: the command"):
         train.rescue(RunnerLost("runner 1 died"), run, "continue with: the command")
     assert "runner 1 died" in (tmp_path / "error.txt").read_text()

@@ -21,6 +21,8 @@ from argument_parser import make_parser, resolve_settings
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import CRASHED, FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
+from interreplay.experiments.training import start
+from interreplay.experiments.training.train_loop import Training
 from interreplay.experiments.tune import run_study, run_together, study_run
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, run_single
 from interreplay.runs import state_files
@@ -228,7 +230,7 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
         built.append(algo)
         return algo
 
-    monkeypatch.setattr(study_run, "build", build)
+    monkeypatch.setattr(start, "build", build)
     how = {"trainer": "SAC", "fork_from": None, "max_time": None, "keep_checkpoints": 2, "wrapper": []}
     how |= {"total_env_steps": 100, "steps_per_iteration": 25}
     run = StudyRun(tmp_path / "run", how, 60)
@@ -318,6 +320,7 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
         algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
         run.training = SimpleNamespace(algo=algo, iterations=iterations, pulse=lambda: None)
         run.training.rescue = lambda: rescued.append("rescued")
+        run.training.save_after = functools.partial(Training.save_after, run.training)
         return run.training
 
     monkeypatch.setattr(StudyRun, "_prepare", prepare)

@@ -1,9 +1,9 @@
-"""Begin a run with the checkpoint of another one, or recover the recorded transitions after a run's own checkpoint."""
+"""Start a run: from scratch, from one of its checkpoints, or from a checkpoint of another run (a fork)."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +18,12 @@ from interreplay.experience import Mix, ModelBased, Offline
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store.reader import find_store
+from interreplay.experiments.training.build import build
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.checkpoints import ALGORITHM, BUFFER
 from interreplay.runs import state_files
+from interreplay.runs.resume import restore
 from interreplay.runs.run_folder import find_checkpoints, read_settings
 
 OF_METHOD = (
@@ -31,6 +33,43 @@ OF_METHOD = (
 """Settings that must be equal for a fork to keep the state of the replay method."""
 STREAM = 0xF04C
 """Part of the key of a fork's random streams."""
+
+
+def start(
+    settings: SimpleNamespace,
+    checkpoints: Sequence[Path],
+    notify: Callable[[str], object],
+    source: Any = None,
+    recovers: bool = False,
+) -> tuple[Any, Path | None]:
+    """Build the algorithm of a run, and restore the first usable checkpoint, or fork another run if there are none.
+
+    Args:
+        settings: Settings of the run, which name the checkpoint to fork.
+        checkpoints: Checkpoints of the run, the preferred one first; none for a new run.
+        notify: Called with one line at a time, for example about the restored checkpoint.
+        source: Source of batches that was built from the same settings, or None.
+        recovers: Whether to call `recover` after a checkpoint is restored.
+
+    Returns:
+        The algorithm, which the caller must stop, and the restored checkpoint, None for a new run.
+
+    Raises:
+        CheckpointError: No checkpoint is usable.
+    """
+    algo = build(settings, source)
+    checkpoint = None
+    try:
+        if checkpoints:
+            checkpoint = restore(algo, checkpoints, notify)
+            if recovers:
+                recover(algo, checkpoint.parent, notify)
+        elif settings.fork_from:
+            fork(algo, settings, notify)
+    except BaseException:
+        algo.stop()  # it may have parts of a checkpoint
+        raise
+    return algo, checkpoint
 
 
 def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object]) -> None:
