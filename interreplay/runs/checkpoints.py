@@ -21,10 +21,20 @@ CHECKPOINT = "checkpoint.json"
 METADATA = "rllib_checkpoint.json"
 """The file that describes a checkpoint of RLlib's own algorithms."""
 BEST = "best.json"
-BEST_NAME = "best_checkpoint_{:08d}"
-_NUMBERED = re.compile(r"checkpoint_\d+")
-_BEST = re.compile(r"best_checkpoint_\d+")
+_NAME = re.compile(r"(?:best_|kept_)?checkpoint_(\d+)")
 _EXPECTED = "give the folder of a checkpoint, or of a run"
+
+
+def parse_steps(checkpoint: Path) -> int:
+    """Return the environment steps in the name of a checkpoint's folder, -1 for other names."""
+    match = _NAME.fullmatch(checkpoint.name)
+    return int(match[1]) if match else -1
+
+
+def list_checkpoints(run: Path, prefix: str) -> list[Path]:
+    """Return the checkpoints of a run whose names begin with a prefix, in descending order of environment steps."""
+    found = [path for path in run.glob(f"{prefix}*") if parse_steps(path) >= 0]
+    return sorted(found, key=parse_steps, reverse=True)
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -44,23 +54,19 @@ def find(folder: Path) -> list[Path]:
         raise UsageError(f"{folder} is not a folder; {_EXPECTED}")
     if is_checkpoint(folder):
         return [folder.absolute()]
-    found = []
-    for path in folder.glob("**/checkpoint_*/"):
-        if _NUMBERED.fullmatch(path.name) and is_checkpoint(path):
-            found.append(path.absolute())
-    if not found:
+    last: dict[Path, float] = {}  # time of the last checkpoint of each run
+    for path in folder.absolute().glob("**/checkpoint_*/"):
+        if parse_steps(path) >= 0 and is_checkpoint(path):
+            file = path / CHECKPOINT
+            if not file.exists():
+                file = path / METADATA
+            last[path.parent] = max(last.get(path.parent, -math.inf), file.stat().st_mtime)
+    if not last:
         raise UsageError(f"{folder} holds no checkpoint; {_EXPECTED}")
-    last: dict[Path, float] = {}
-    for path in found:
-        file = path / CHECKPOINT
-        if not file.exists():
-            file = path / METADATA
-        last[path.parent] = max(last.get(path.parent, -math.inf), file.stat().st_mtime)
-
-    def order(path: Path) -> tuple[float, Path, int]:
-        return last[path.parent], path.parent, int(path.name.rpartition("_")[2])
-
-    return sorted(found, key=order, reverse=True)
+    found: list[Path] = []
+    for run in sorted(last, key=lambda run: (last[run], run), reverse=True):
+        found += filter(is_checkpoint, list_checkpoints(run, "checkpoint_"))
+    return found
 
 
 def read_description(checkpoint: Path) -> dict[str, Any]:
@@ -93,8 +99,8 @@ def find_return(result: Mapping[str, Any], evaluations: bool) -> BestReturn | No
 
 
 def best_checkpoints(run: Path) -> list[Path]:
-    """Return the best checkpoint of a run; several if a process was killed while replacing it."""
-    return [path for path in sorted(run.glob("best_checkpoint_*")) if _BEST.fullmatch(path.name)]
+    """Return the best checkpoint of a run; several, the newest first, if a process was killed while replacing it."""
+    return list_checkpoints(run, "best_checkpoint_")
 
 
 def read_best(checkpoint: Path) -> BestReturn | None:
@@ -114,7 +120,7 @@ def find_best(folder: Path) -> Path:
     for file in folder.glob(f"**/best_checkpoint_*/{BEST}"):
         path = file.parent.absolute()
         best = read_best(path)
-        if best is not None and _BEST.fullmatch(path.name):
+        if best is not None and parse_steps(path) >= 0:
             known.append((best, path))
     if not known:
         raise UsageError(

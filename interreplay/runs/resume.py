@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.run_folder import STEPS, RunFolder, parse_steps, read_settings
+from interreplay.runs.checkpoints import parse_steps
+from interreplay.runs.run_folder import STEPS, RunFolder, read_settings
 
 UNWRITTEN = "unwritten_result"
 
@@ -89,24 +90,23 @@ def reopen(
     home: Path,
     checkpoint: Path,
     steps: int,
-    total: int,
+    settings: SimpleNamespace,
     notify: Callable[[str], Any],
     evaluation_failed: bool = False,
-    unit: str = "steps",
 ) -> RunFolder:
     """Return the run's folder after dropping results beyond a checkpoint, and renaming newer checkpoints.
 
     A complete run is accepted if its last row of results is missing, because of a full disk or because the last
-    evaluation failed. After ``--recover``, the run continues at more `steps` than those of the checkpoint. `unit` is
-    ``"updates"`` for a run without env steps, whose `steps` and `total` are updates.
+    evaluation failed. After ``--recover``, the run continues at more `steps` than those of the checkpoint.
 
     Raises:
         UsageError: The run is complete. Nothing is changed.
     """
     folder = RunFolder(home)
     missing = {STEPS: steps} if evaluation_failed else read_unwritten(checkpoint)
-    if steps >= total and (missing is None or folder.has_result(missing)):
-        flag = "--updates" if unit == "updates" else "--total_env_steps"
+    if steps >= settings.total_env_steps and (missing is None or folder.has_result(missing)):
+        unit = "steps" if settings.updates is None else "updates"
+        flag = "--total_env_steps" if settings.updates is None else "--updates"
         raise UsageError(f"the run is complete at {steps:,} {unit}; a larger {flag} continues it")
     restored = parse_steps(checkpoint)
     if restored < 0:  # a checkpoint under another name, such as one that was set aside

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.runs.checkpoints import BEST, BEST_NAME, BestReturn, best_checkpoints, copy_with_links, read_best
+from interreplay.runs.checkpoints import (
+    BEST,
+    BestReturn,
+    best_checkpoints,
+    copy_with_links,
+    list_checkpoints,
+    parse_steps,
+    read_best,
+)
 from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.disk import free_path, replacement, sync
@@ -29,7 +37,6 @@ RESULTS = ("progress.csv", "result.json", "episodes.csv")
 """Files of results, one row per iteration or episode."""
 STEPS = "num_env_steps_sampled_lifetime"
 """Name of the env steps in results."""
-_CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 
 
 class RunFolder:
@@ -58,17 +65,12 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints in descending order of environment steps."""
-        found = [path for path in self.path.glob("checkpoint_*") if _CHECKPOINT.fullmatch(path.name)]
-        return sorted(found, key=parse_steps, reverse=True)
+        return list_checkpoints(self.path, "checkpoint_")
 
     def resumable(self) -> list[Path]:
         """Return all checkpoints, the best and the kept ones included, in descending order of environment steps."""
-        found = [*self.checkpoints(), *best_checkpoints(self.path), *self.kept()]
-        return sorted(found, key=parse_steps, reverse=True)
-
-    def kept(self) -> list[Path]:
-        """Return the checkpoints that are never removed."""
-        return [path for path in self.path.glob("kept_checkpoint_*") if parse_steps(path) >= 0]
+        kept = list_checkpoints(self.path, "kept_checkpoint_")
+        return sorted([*self.checkpoints(), *best_checkpoints(self.path), *kept], key=parse_steps, reverse=True)
 
     def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
         """Write a checkpoint under a temporary name, rename it, then remove all but the `keep` newest checkpoints.
@@ -95,7 +97,7 @@ class RunFolder:
                 _write(work, write, settings)
             manifest.add(work, BEST, json.dumps(found._asdict() | {"env_steps": steps}) + "\n")
 
-        target = self._make(BEST_NAME.format(steps), written)
+        target = self._make(f"best_checkpoint_{steps:08d}", written)
         for old in before:
             if old != target:
                 shutil.rmtree(old, ignore_errors=True)
@@ -231,19 +233,13 @@ def _parse_steps(line: str) -> float:
         return math.inf
 
 
-def parse_steps(checkpoint: Path) -> int:
-    """Return the environment steps in the name of a checkpoint's folder, -1 for other names."""
-    match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_").removeprefix("kept_"))
-    return int(match[1]) if match else -1
-
-
 def find_checkpoints(path: Path, flag: str = "--resume") -> list[Path]:
     """Return the checkpoints that ``--resume`` can use, in order of preference."""
     if not path.is_dir():
         kind = "is not a folder" if path.exists() else "does not exist"
         raise UsageError(f"{flag} {path} {kind}; give the folder of a run or of one of its checkpoints")
     path = path.resolve()
-    if (path / SETTINGS).exists() or _CHECKPOINT.fullmatch(path.name):
+    if (path / SETTINGS).exists() or parse_steps(path) >= 0:
         return [path]
     found = RunFolder(path).resumable()
     if not found:

@@ -122,15 +122,8 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         if checkpoint:
             settings = settings.replace(**record_changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:
-            folder = reopen(
-                home,
-                checkpoint,
-                algo.env_steps,
-                total=settings.total_env_steps,
-                notify=print,
-                evaluation_failed=algo.evaluation_failed,
-                unit="steps" if settings.updates is None else "updates",
-            )
+            failed = algo.evaluation_failed
+            folder = reopen(home, checkpoint, algo.env_steps, settings, notify=print, evaluation_failed=failed)
         else:
             folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
             exits.enter_context(hold(folder.path, "a run", PATIENCE))
@@ -192,7 +185,7 @@ def train(
     print(summary)
     saved = f"newest checkpoint {folder.checkpoints()[0].name}"
     if best := best_checkpoints(folder.path):
-        saved = f"{saved}, best {best[-1].name}"
+        saved = f"{saved}, best {best[0].name}"
     print(f"results in {folder.path}, {saved}")
     offline = sorted(folder.path.glob("wandb/offline-run-*"))
     if settings.wandb and offline:

@@ -50,7 +50,7 @@ def save(directory: str | Path, state: Any) -> None:
     tree = encode(state, arrays)
     (folder / STATE).write_text(json.dumps(tree))
     try:
-        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, folder / ARRAYS)
+        save_file(arrays, folder / ARRAYS)
     except (KeyError, SafetensorError) as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
         if number:  # such as a full disk
@@ -108,7 +108,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
         if array.flags.c_contiguous or not array.transpose(axes).flags.c_contiguous:  # or an array with gaps
             axes = list(range(array.ndim))
-        arrays[name] = array.transpose(axes)
+        arrays[name] = np.asarray(array.transpose(axes), order="C")
         return {kind: name, "axes": axes}
     if isinstance(value, PLAIN):
         return {"value": value}

@@ -1,14 +1,15 @@
 import json
 import math
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
-from interreplay.runs.checkpoints import BestReturn, find
+from interreplay.runs.checkpoints import BestReturn, find, parse_steps
 from interreplay.runs.resume import UNWRITTEN, find_run_folder, first_settings, reopen
-from interreplay.runs.run_folder import STEPS, RunFolder, ensure_writable, find_checkpoints, parse_steps, read_settings
+from interreplay.runs.run_folder import STEPS, RunFolder, ensure_writable, find_checkpoints, read_settings
 from tests.experiments.commands.command_lines import steps as recorded_steps
 
 
@@ -123,19 +124,23 @@ def test_damaged_settings_are_passed_over(folder):
         first_settings([newer, older])
 
 
+def ends_at(steps: int, updates: int | None = None) -> SimpleNamespace:
+    return SimpleNamespace(total_env_steps=steps, updates=updates)
+
+
 def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
     older, newer = (with_results.save(steps, write, {}, keep=2) for steps in (2000, 4000))
     output = []
-    reopened = reopen(with_results.path, older, 2000, 9000, output.append)
+    reopened = reopen(with_results.path, older, 2000, ends_at(9000), output.append)
     assert reopened.checkpoints() == [older]
     assert recorded_steps(reopened.path) == [1000, 2000]
     assert (newer.parent / f"{newer.name}.set_aside" / "weights").exists()
     assert len((newer.parent / "progress.csv.set_aside").read_text().splitlines()) == 6, "a header and five rows"
     assert len(output) == 2
     with pytest.raises(UsageError, match="complete at 2,000 steps"):
-        reopen(with_results.path, older, 2000, 2000, output.append)
+        reopen(with_results.path, older, 2000, ends_at(2000), output.append)
     with pytest.raises(UsageError, match="complete at 2,000 updates; a larger --updates continues it"):
-        reopen(with_results.path, older, 2000, 2000, output.append, unit="updates")
+        reopen(with_results.path, older, 2000, ends_at(2000, updates=2000), output.append)
 
 
 def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):
@@ -149,12 +154,15 @@ def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):
 
     before = contents()
     monkeypatch.setattr(os, "fsync", full)
-    for act in (lambda: reopen(with_results.path, older, 2000, 9000, print), lambda: with_results.rewind(2000)):
+    for act in (
+        lambda: reopen(with_results.path, older, 2000, ends_at(9000), print),
+        lambda: with_results.rewind(2000),
+    ):
         with pytest.raises(UsageError, match=r"cannot be rewritten \(No space left on device\); the files are kept"):
             act()
         assert contents() == before
     monkeypatch.undo()
-    assert recorded_steps(reopen(with_results.path, older, 2000, 9000, str).path) == [1000, 2000]
+    assert recorded_steps(reopen(with_results.path, older, 2000, ends_at(9000), str).path) == [1000, 2000]
     assert (newer.parent / "progress.csv.set_aside").read_text() == before["progress.csv"]
 
 
@@ -162,11 +170,11 @@ def test_a_complete_run_is_reopened_only_for_a_row_that_a_full_disk_prevented(wi
     settings = {UNWRITTEN: {STEPS: 5000}}
     last = with_results.save(5000, write, settings, keep=2)
     with_results.rewind(4000)
-    assert recorded_steps(reopen(with_results.path, last, 5000, 5000, str).path) == [1000, 2000, 3000, 4000]
+    assert recorded_steps(reopen(with_results.path, last, 5000, ends_at(5000), str).path) == [1000, 2000, 3000, 4000]
     with (with_results.path / "result.json").open("a") as file:
         file.write(json.dumps({STEPS: 5000}) + "\n")
     with pytest.raises(UsageError, match="complete at 5,000 steps"):
-        reopen(with_results.path, last, 5000, 5000, str)
+        reopen(with_results.path, last, 5000, ends_at(5000), str)
 
 
 def test_resuming_from_a_checkpoint_that_was_set_aside_keeps_the_older_ones(with_results):
@@ -174,7 +182,7 @@ def test_resuming_from_a_checkpoint_that_was_set_aside_keeps_the_older_ones(with
     aside = newer.rename(newer.with_name(f"{newer.name}.set_aside"))
     later = with_results.save(5000, write, {}, keep=2)
     output = []
-    reopened = reopen(with_results.path, aside, 4000, 9000, output.append)
+    reopened = reopen(with_results.path, aside, 4000, ends_at(9000), output.append)
     assert reopened.checkpoints() == [older]
     assert output[0] == f"a checkpoint newer than {newer.name}.set_aside is kept as {later.name}.set_aside"
 
