@@ -38,8 +38,8 @@ PIECES = 16
 """Linear pieces that approximate a decreasing learning rate."""
 MODES = ("train", "test", "train_w_load")
 WORDS: dict[str, Any] = read_programs()["actor_learner"]
-SAME: dict[str, tuple[str, str | None]] = WORDS["same"]
-"""The platform's flags with one equivalent, the equivalent, and the platform's default.
+SAME: dict[str, list[Any]] = WORDS["same"]
+"""The platform's flags with one equivalent: the platform's default, and the equivalent.
 
 With ``preset``, flags that are not given have the preset's values."""
 GAMES: dict[str, str] = WORDS["games"]
@@ -48,8 +48,7 @@ OTHERS: dict[str, list[Any]] = WORDS["others"]
 """Other flags: the platform's default, then the flags that it determines together with others."""
 FIXED: dict[str, tuple[str, str]] = WORDS["fixed"]
 IGNORED: list[str] = WORDS["ignored"]
-DEFAULTS: dict[str, str | None] = {name: default for name, (_, default) in SAME.items()}
-DEFAULTS |= {name: row[0] for name, row in OTHERS.items()}
+DEFAULTS: dict[str, str | None] = {name: row[0] for name, row in (SAME | OTHERS).items()}
 """Default of every flag."""
 
 
@@ -89,7 +88,7 @@ def act(words: Sequence[str]) -> int:
     for name, value in drop_settings(given, ["op_mode", "load_model_url", *IGNORED]).items():
         if name not in SAME:
             raise UsageError(f"--{name}: a resumed run keeps its settings; leave it out")
-        command.append(f"--{SAME[name][0]}={value}")
+        command.append(f"--{SAME[name][1]}={value}")
     return train.main(command)
 
 
@@ -123,7 +122,7 @@ def read(words: Sequence[str]) -> dict[str, str]:
 
 def translate(given: Mapping[str, str]) -> list[str]:
     """Translate the platform's flags to those of `interreplay.experiments.commands.train`."""
-    values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
+    values = {ours: given.get(name, default) for name, (default, ours) in SAME.items()}
     optimizer = _value(given, "optimizer")
     values |= {
         "lr": _schedule(given),
@@ -139,9 +138,9 @@ def translate(given: Mapping[str, str]) -> list[str]:
     steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
     values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
-        stated = {SAME[name][0] for name in given if name in SAME}
+        stated: set[str] = set()
         for name in given:
-            stated.update(OTHERS.get(name, [])[1:])
+            stated.update((SAME | OTHERS).get(name, [])[1:])
         values = select_settings(values, stated)
     if values.get("seed") is None:
         values["seed"] = str(secrets.randbelow(SEED.high + 1))

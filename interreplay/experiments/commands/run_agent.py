@@ -62,11 +62,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def translate(words: Sequence[str]) -> list[str]:
     """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged."""
-    chosen = [word.partition("=")[2] for word in words if word.startswith("configs=")]
-    others = [word for word in words if not word.startswith("configs=")]
+    chosen = []
+    others = []
+    ends = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key in RANGE:
+            ends[key] = value
+        if equals and key == "configs":
+            chosen.append(value)
+        else:
+            others.append(word)
     if len(chosen) > 1:
         raise UsageError(f"configs= is given {len(chosen)} times; expected one name such as {DEFAULT}")
-    ends = dict(word.split("=", 1) for word in others if word.startswith(tuple(f"{key}=" for key in RANGE)))
     if len(ends) == len(RANGE):
         others = [word for word in others if word.partition("=")[0] not in ends]
         others.append(f"value_range={ends[RANGE[0]]},{ends[RANGE[1]]}")
