@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from interreplay.experiments.commands import smoketest
-from interreplay.experiments.process.node_checks import NodeProblem
+from interreplay.experiments.commands.smoketest import NodeProblem
 
 
 @pytest.mark.slow

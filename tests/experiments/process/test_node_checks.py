@@ -10,9 +10,8 @@ import psutil
 import pytest
 
 from interreplay.experiments.commands import smoketest
-from interreplay.experiments.process import node_checks
+from interreplay.experiments.commands.smoketest import NodeProblem
 from interreplay.experiments.process.machine import count_cpus, free_memory
-from interreplay.experiments.process.node_checks import NodeProblem
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "cluster_deployment"
 
@@ -33,45 +32,45 @@ def problem_of(check, *arguments):
 def test_gpus_that_torch_does_not_see(monkeypatch):
     for none in ("", "-1", "NoDevFiles"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
-        assert node_checks.gpus() == "0"
+        assert smoketest.gpus() == "0"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(99))))
-    assert "of 99 GPUs" in problem_of(node_checks.gpus)[0]
+    assert "of 99 GPUs" in problem_of(smoketest.gpus)[0]
 
 
 def test_folders(tmp_path, monkeypatch):
-    assert node_checks.scratch(SCRIPTS).endswith("GB free")
+    assert smoketest.scratch(SCRIPTS).endswith("GB free")
     with monkeypatch.context() as patch:
-        patch.setattr(node_checks, "SOCKET", "x" * 120)
-        assert "shorter folder" in problem_of(node_checks.scratch, SCRIPTS)[1]
+        patch.setattr(smoketest, "SOCKET", "x" * 120)
+        assert "shorter folder" in problem_of(smoketest.scratch, SCRIPTS)[1]
     with monkeypatch.context() as patch:
         patch.setenv("INTERREPLAY_SCRATCH", str(tmp_path / ("long" * 10)))
-        problem, fix = problem_of(node_checks.scratch, SCRIPTS)
+        problem, fix = problem_of(smoketest.scratch, SCRIPTS)
         assert "longer than 38 characters" in problem and "--scratch" in fix
-    assert "clone" in problem_of(node_checks.scratch, tmp_path / "none")[1]
-    assert node_checks.results_folder(tmp_path / "new").endswith("new")
+    assert "clone" in problem_of(smoketest.scratch, tmp_path / "none")[1]
+    assert smoketest.results_folder(tmp_path / "new").endswith("new")
     (tmp_path / "file").touch()
-    assert "--output_dir" in problem_of(node_checks.results_folder, tmp_path / "file")[1]
+    assert "--output_dir" in problem_of(smoketest.results_folder, tmp_path / "file")[1]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=64e6))
-    assert "0.1 GB free" in problem_of(node_checks.scratch, SCRIPTS)[0]
+    assert "0.1 GB free" in problem_of(smoketest.scratch, SCRIPTS)[0]
 
 
 def test_the_longest_scratch_folder_leaves_room_for_the_socket():
     # Ray's folder is `ray` on the head and `n999` on the thousandth node.
-    assert 38 + len("/") + len(node_checks.SOCKET) + len("n999") - len("ray") == 107
+    assert 38 + len("/") + len(smoketest.SOCKET) + len("n999") - len("ray") == 107
 
 
 @pytest.mark.slow
 def test_two_rays_start_at_once(monkeypatch):
-    assert node_checks.check_two_rays(SCRIPTS) == "both run a task"
+    assert smoketest.check_two_rays(SCRIPTS) == "both run a task"
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert "exit code 1" in problem_of(node_checks.check_two_rays, SCRIPTS)[0]
+    assert "exit code 1" in problem_of(smoketest.check_two_rays, SCRIPTS)[0]
 
 
 def test_the_command_line(monkeypatch, capsys):
     def found():
         raise NodeProblem("a trap", "how to fix it")
 
-    monkeypatch.setattr(node_checks, "checks", lambda scripts, results: {"one": found, "two": lambda: "fine"})
+    monkeypatch.setattr(smoketest, "node_checks", lambda scripts, results: {"one": found, "two": lambda: "fine"})
     assert smoketest.main(["--cluster"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["FAIL  one: a trap", "      fix: how to fix it", "ok    two: fine"]
