@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import existing
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.studies.study_folder import FAILED, OVER, TrialFolder
+from interreplay.experiments.studies.study import FAILED, OVER, TrialFolder
 
 PLAIN = ("status.json",)
 STUDY = ("study.yaml", "random_returns.json")

@@ -111,7 +111,7 @@ def evaluate(predict: Predict, arena: Any, seed: int) -> float:
 def make_algorithm(flags: str) -> Any:
     """Return our algorithm with the settings of a line of flags, on one thread and without evaluations."""
     from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
-    from interreplay.experiments.training.build import build
+    from interreplay.experiments.training.start import build
     from interreplay.rllib import ray_session
 
     settings = resolve_settings(make_parser().given(shlex.split(f"{flags} --evaluation_interval 0")))

@@ -20,7 +20,7 @@ from benchmarks.measure import single_thread
 from interreplay import Transitions
 from interreplay.environments.spaces import columns_from_spaces
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
-from interreplay.experiments.training.build import build
+from interreplay.experiments.training.start import build
 from interreplay.rllib import ray_session
 from interreplay.rllib.env_runner.remote import pack
 

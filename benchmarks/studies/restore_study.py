@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.keep_study import PLAIN, STUDY
 from benchmarks.measure import existing
-from interreplay.experiments.studies.study_folder import OVER, TrialFolder
+from interreplay.experiments.studies.study import OVER, TrialFolder
 
 
 def restore(run: Path, folder: Path) -> bool:

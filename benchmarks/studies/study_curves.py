@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from scipy.ndimage import uniform_filter1d
 
 from interreplay.experiments.report.reading import read_results
-from interreplay.experiments.studies.study_folder import FINISHED, TrialFolder
+from interreplay.experiments.studies.study import FINISHED, TrialFolder
 
 
 def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import interreplay
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
-from interreplay.experiments.studies.study_folder import TrialFolder
+from interreplay.experiments.studies.study import TrialFolder
 from interreplay.experiments.training import train_loop
 from interreplay.experiments.tune.study_run import StudyRun
 from interreplay.runs.checkpoints import BestReturn, best_checkpoints, find_best, find_return, read_best

@@ -42,7 +42,7 @@ class Stop:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Stop())
-for module in ("training.build", "evaluation.play", "rllib_command.main"):
+for module in ("training.start", "evaluation.play", "rllib_command.main"):
     os.environ.pop("MUJOCO_GL", None)
     for name in [name for name in sys.modules if name.partition(".")[0] == "interreplay"]:
         del sys.modules[name]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from argument_parser import resolve_settings
-from interreplay.experiments.training.build import algorithm_settings, configure
+from interreplay.experiments.training.start import algorithm_settings, configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck, Random
 from interreplay.rllib import DDPG

@@ -12,7 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands.train import main
 from interreplay.experiments.flags.replay_flags import describe_source
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
-from interreplay.experiments.training.build import configure
+from interreplay.experiments.training.start import configure
 from interreplay.runs import state_files
 from interreplay.runs.state_files.arrays import encode
 from tests.experiments.commands.command_lines import read_csv, the_run

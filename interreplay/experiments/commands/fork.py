@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,19 @@ from interreplay.experiments.commands.study import run_all
 from interreplay.experiments.commands.study_checks import check, check_resources
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.run_flags import FLAGS, METHOD
+from interreplay.experiments.flags.run_flags import IN_STUDIES, METHOD
 from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import align
-from interreplay.experiments.studies.study import Execution, Study
-from interreplay.experiments.studies.study_folder import FINISHED, StudyFolder, write_result
+from interreplay.experiments.studies.study import FINISHED, Execution, Study, StudyFolder, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
+from interreplay.runs.checkpoints import parse_steps
 from interreplay.runs.results.reader import curve
 from interreplay.runs.resume import as_plain
-from interreplay.runs.run_folder import find_checkpoints, parse_steps, read_settings
+from interreplay.runs.run_folder import find_checkpoints, read_settings
 from interreplay.runs.state_files.disk import hold
 
 PAIRED = "paired.csv"
@@ -85,15 +85,14 @@ def act(given: argparse.Namespace) -> int:
 def find_checkpoint(run: Path, at: int | None) -> Path:
     """Return the newest checkpoint of a run at or before an env step."""
     found = find_checkpoints(run, "RUN")
-    latest = math.inf if at is None else at
-    before = [path for path in found if parse_steps(path) <= latest]
-    if not before:
-        steps = ", ".join(f"{step:,}" for step in sorted(set(map(parse_steps, found))))
-        raise UsageError(
-            f"--at {at}: {run} has no checkpoint at or before this step, only at {steps}; --keep_checkpoints_at of a "
-            "run keeps checkpoints to fork from"
-        )
-    return max(before, key=parse_steps)
+    for path in found:  # the newest first
+        if at is None or parse_steps(path) <= at:
+            return path
+    steps = ", ".join(map("{:,}".format, sorted(set(map(parse_steps, found)))))
+    raise UsageError(
+        f"--at {at}: {run} has no checkpoint at or before this step, only at {steps}; --keep_checkpoints_at of a run "
+        "keeps checkpoints to fork from"
+    )
 
 
 def read_steps(checkpoint: Path) -> int:
@@ -134,10 +133,9 @@ def read_inherited_settings(parent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run that differ from the defaults, without its replay method."""
     usual = default_settings(str(parent["trainer"]))
     found = {}
-    for name, flag in FLAGS.items():
-        if flag.in_study is not None or name in OF_PARENT | METHOD or name not in parent or name not in usual:
+    for name, value in parent.items():
+        if name not in usual or name not in IN_STUDIES - OF_PARENT - METHOD:
             continue
-        value = parent[name]
         if name == "wrapper" and parent.get("relabel"):  # --relabel adds a wrapper
             value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]
         if as_plain(value) != as_plain(usual[name]):
@@ -147,7 +145,7 @@ def read_inherited_settings(parent: Mapping[str, Any]) -> dict[str, Any]:
 
 def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     """Print the paired differences of the finished runs, and write them with a figure."""
-    labels = list(dict.fromkeys(run.label for run in study.runs))
+    labels = list(dict.fromkeys(map(attrgetter("label"), study.runs)))
     folders = {}
     for run in sorted(study.runs, key=lambda run: labels.index(run.label)):  # the first arm is the one to compare with
         if folder.trial(run).status()["state"] == FINISHED:
@@ -163,10 +161,10 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
     write_result(folder.path / PAIRED, pd.DataFrame(paired.make_rows(arms)).to_csv(index=False))
-    written = [PAIRED]
+    written = f"also in {folder.path / PAIRED}"
     if draw(arms, curve(parent), step, folder.path / FIGURE):
-        written.append(FIGURE)
-    print(f"also in {', '.join(str(folder.path / name) for name in written)}")
+        written = f"{written}, {folder.path / FIGURE}"
+    print(written)
 
 
 def draw(arms: Mapping[str, Mapping[int, paired.Curve]], parent: paired.Curve, step: int, file: Path) -> bool:

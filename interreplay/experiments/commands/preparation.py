@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,8 @@ def prepare(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | 
     else:
         settings = resolve_settings(given)
         check_workers(settings.num_workers)
-        check_parent(settings)
+        if settings.fork_from:  # must exist
+            find_checkpoints(Path(settings.fork_from), "--fork_from")
     device = choose_device(settings.device, count_gpus())
     check_device(device)
     environment = make_environment(settings)
@@ -124,12 +126,6 @@ def compilation_hint(settings: SimpleNamespace, source: Source, observation_spac
     except UsageError:
         return ""
     return f"up to {updates:,.0f} updates: --torch_compile true makes them faster"
-
-
-def check_parent(settings: SimpleNamespace) -> None:
-    """Reject a run that forks a checkpoint which does not exist."""
-    if settings.fork_from:
-        find_checkpoints(Path(settings.fork_from), "--fork_from")
 
 
 def describe(settings: SimpleNamespace) -> str:
@@ -203,15 +199,11 @@ def check_method(settings: SimpleNamespace, source: RowSource) -> None:
                 offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
             source.check_offers(offers | {SUCCESS_COLUMN}, settings.trainer)
         if isinstance(source, ModelBased) and not source.wants_goal_functions:
-            name, arguments = environment_config(vars(settings))
-            source.use_environment(name, arguments)
+            source.use_environment(*environment_config(vars(settings)))
         if settings.on_manifold_rows:
             name, arguments = environment_config(vars(settings))
-            env = gym.make(name, **arguments)
-            try:
+            with contextlib.closing(gym.make(name, **arguments)) as env:
                 OnManifold(env, settings.on_manifold_rows)
-            finally:
-                env.close()
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.other_programs import by_name, read_programs
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
 from interreplay.experiments.flags.replay_flags import find_methods
-from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
+from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS, IN_STUDIES
 from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.flags.values import format_value, select_settings
@@ -39,19 +40,23 @@ from interreplay.experiments.studies.grid import (
     with_values,
 )
 from interreplay.experiments.studies.results_table import WIDTH
-from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
-from interreplay.experiments.studies.study_folder import (
+from interreplay.experiments.studies.study import (
     FAILED,
     FINISHED,
     INTERRUPTED,
     OVER,
     STOPPED,
+    TPE,
+    Execution,
+    PlannedRun,
+    Study,
     StudyFolder,
     TrialFolder,
     shorten,
 )
+from interreplay.runs.checkpoints import parse_steps
 from interreplay.runs.resume import as_plain
-from interreplay.runs.run_folder import check_name, find_checkpoints, parse_steps
+from interreplay.runs.run_folder import check_name, find_checkpoints
 from interreplay.runs.state_files.disk import hold
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
@@ -74,9 +79,9 @@ def make_parser() -> FlagParser:
     groups = dict(STUDY_GROUPS)
     common = set(COMMON)
     for flags in STUDY_GROUPS.values():
-        common.update(flag.name for flag in flags)
+        common.update(map(attrgetter("name"), flags))
     for title, flags in GROUPS.items():
-        groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.in_study is None)
+        groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.name in IN_STUDIES)
     parser = FlagParser(
         groups,
         instead=RENAMED | by_name(read_programs()["renamed_in_studies"]),
@@ -94,8 +99,7 @@ def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     methods = find_methods(name)
     if not methods:
         return ""
-    named = [entry for entry in given.get("buffers", ()) if entry in methods]
-    method = (named or methods)[0]
+    method = next(filter(methods.__contains__, given.get("buffers", ())), methods[0])
     return f"use --buffers '{method}{{{name}: {value or 'VALUE'}}}' to set {name}"
 
 
@@ -133,11 +137,11 @@ def act(given: Mapping[str, Any]) -> int:
         if given["run"] not in numbers:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
-    left = [number for number in numbers if not folder.trial(study.runs[number]).is_over]
+    left = {number: study.runs[number] for number in numbers if not folder.trial(study.runs[number]).is_over}
     check(study, left, here=address == "local", folder=folder)
     check_execution(study, given.get("run"), address)
     if address == "local" and left:
-        check_resources(study.execution, [study.runs[number] for number in left], alone)
+        check_resources(study.execution, left.values(), alone)
     if given.get("dry_run"):
         folder.check(study)
         lines = [("", "run", "steps", "state")]
@@ -155,7 +159,7 @@ def act(given: Mapping[str, Any]) -> int:
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study of a study file, an inputs file or flags."""
-    settings = select_settings(given, {name for name, flag in FLAGS.items() if flag.in_study is None})
+    settings = select_settings(given, IN_STUDIES)
     if "inputs" in given:
         return read_inputs(given, settings)
     home = Path(given.get("study", "study")).stem
@@ -241,7 +245,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     settings = make_run_settings(study, folder, run, count_gpus())
     code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     # The tables need the results of all runs, which each task of an array would read again.
-    if all(folder.trial(other).status()["state"] in (*OVER, FAILED) for other in study.runs):
+    if {*OVER, FAILED}.issuperset(folder.states(study.runs)):
         results_table.write(folder, study.runs)
     return code
 
@@ -263,7 +267,7 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
     """
     todo = [run for run in study.runs if not folder.trial(run).is_over]
     done = len(study.runs) - len(todo)
-    states = Counter(folder.trial(run).status()["state"] for run in study.runs)
+    states = Counter(folder.states(study.runs))
     counts = f"{states[FINISHED]} of them finished"
     if states[STOPPED]:
         counts = f"{counts}, {states[STOPPED]} stopped early"
@@ -284,7 +288,7 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
         if study.execution.together:
             from interreplay.experiments.tune.run_together import run_together
 
-            code = run_together(jobs, study.execution, reporter.on_event, beat=reporter.beat, note=reporter.note)
+            code = run_together(jobs, study.execution, reporter)
         else:
             code = run_with_tune(study, folder, address, jobs=jobs, reporter=reporter)
     finally:
@@ -306,11 +310,8 @@ def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[An
     searcher = None
     if study.execution.searcher == TPE:
         searcher = hyperparameter_search.sequential(study, folder, functools.partial(make_run_settings, study, folder))
-    execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
-    scheduler = hyperparameter_search.scheduler(execution.scheduler, [settings for _, settings in jobs])
-    return run_study.run_trials(
-        jobs, execution, folder, on_event=reporter.on_event, beat=reporter.beat, scheduler=scheduler, searcher=searcher
-    )
+    execution = run_study.start(address, study.execution, jobs, reporter.note)
+    return run_study.run_trials(jobs, execution, folder, reporter, searcher=searcher)
 
 
 def with_draws(study: Study, folder: StudyFolder) -> list[PlannedRun]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
 
 from interreplay.errors import RejectedRuns, UsageError
-from interreplay.experiments.commands.preparation import check_parent, check_source
+from interreplay.experiments.commands.preparation import check_source
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
 from interreplay.experiments.flags.values import drop_settings
@@ -18,9 +20,9 @@ from interreplay.experiments.process.machine import (
     count_cpus,
     count_gpus,
 )
-from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
-from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, StudyFolder, cpus_per_run
 from interreplay.learning.algorithms_table import check_actions
+from interreplay.runs.run_folder import find_checkpoints
 
 
 def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
@@ -58,7 +60,8 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     device = choose_device(settings.device, execution.gpus_per_trial)
     if here:
         check_device(device)
-        check_parent(settings)
+        if settings.fork_from:  # must exist
+            find_checkpoints(Path(settings.fork_from), "--fork_from")
     settings = settings.replace(device=device)
     environment = make_environment(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
@@ -78,7 +81,7 @@ def check_execution(study: Study, only_run: int | None, address: str) -> None:
             f"--run {only_run}: --searcher {TPE} draws one run after another; leave --run out, "
             "and use submit.py concurrent instead of single"
         )
-    if execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
+    if execution.scheduler != "fifo" and len(set(map(attrgetter("env"), study.runs))) > 1:
         raise UsageError(f"--scheduler {execution.scheduler} compares returns, so it supports one environment only")
     if not execution.together:
         return
@@ -101,7 +104,7 @@ def check_resources(
     as with ``--run``.
     """
     cpus, gpus = job or (count_cpus(), count_gpus())
-    settings = [resolve_settings(run.given()) for run in runs]
+    settings = list(map(resolve_settings, map(PlannedRun.given, runs)))
     for each in settings:
         if cpus is not None:
             check_workers(each.num_workers, cpus)

@@ -305,6 +305,8 @@ def list_flags(*scopes: str) -> frozenset[str]:
 
 INVOCATION = list_flags("invocation")
 METHOD = list_flags("method")
+IN_STUDIES = frozenset(name for name, flag in FLAGS.items() if flag.in_study is None)
+"""Settings that runs of a study may have."""
 CHANGEABLE = frozenset(name for name, flag in FLAGS.items() if flag.changeable)
 """Settings that a resumed run may change; all others come from the checkpoint."""
 

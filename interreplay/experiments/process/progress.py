@@ -196,7 +196,7 @@ class StudyReporter(ProgressOutput):
         self.failed: dict[str, str] = {}
 
     def on_event(self, event: str, name: str, figures: Mapping[str, Any]) -> None:
-        """Record an event of a run, and print a line for retries, failures and ends; see `run_study.run_trials`."""
+        """Record a ``start``, ``result``, ``retry``, ``fail`` or ``end`` of a run; print a line for the last three."""
         reason = str(figures.get("reason", ""))
         returns = self._returns.setdefault(name, {"return": math.nan, "evaluation_return": math.nan})
         keep_newest(returns, figures)
@@ -234,7 +234,7 @@ class StudyReporter(ProgressOutput):
         )
 
     def beat(self) -> None:
-        """Refresh the bar, or report the progress of the study if the last report is too old."""
+        """Refresh the bar, or report the progress of the study if the last report is too old. Called often."""
         if self._bar is not None:
             self._bar.refresh()
         elif time.monotonic() - self._last >= self._every:

@@ -23,8 +23,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.flags.replay_flags import format_arguments, shorten_name
 from interreplay.experiments.flags.run_flags import list_flags, use_current_names
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.studies.study import STUDY
-from interreplay.experiments.studies.study_folder import FAILED, STOPPED, StudyFolder, TrialFolder
+from interreplay.experiments.studies.study import FAILED, STOPPED, STUDY, StudyFolder, TrialFolder
 from interreplay.runs.results.reader import FILES, NAMES, drop_repeated, flat, number, read_named, read_rows
 from interreplay.runs.run_folder import STATUS
 

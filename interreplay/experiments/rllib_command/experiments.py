@@ -24,7 +24,7 @@ from ray.tune.search.variant_generator import generate_variants
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.presets import read_yaml, with_types
-from interreplay.experiments.training.build import new_config
+from interreplay.experiments.training.start import new_config
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import explain_rejected, settings_as_properties

@@ -7,6 +7,7 @@ import functools
 import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import yaml
 
 from interreplay.errors import RejectedRuns, UsageError, check_keys, did_you_mean
 from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
-from interreplay.experiments.flags.replay_flags import format_argument, shorten_name
-from interreplay.experiments.flags.run_flags import ALIASES, FLAGS
+from interreplay.experiments.flags.replay_flags import format_arguments, shorten_name
+from interreplay.experiments.flags.run_flags import ALIASES, FLAGS, IN_STUDIES
 from interreplay.experiments.flags.study_flags import FILE_KEYS
 from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
 from interreplay.experiments.flags.values import drop_settings, format_value, read_written, select_settings
@@ -68,7 +69,7 @@ def expand(contents: Mapping[str, Any]) -> list[PlannedRun]:
         check_keys("grids", grid, GRID_KEYS)
         settings = convert_settings(common.get("settings")) | convert_settings(grid.get("settings"))
         described += _combinations(common | grid | {"settings": settings})
-    described.sort(key=lambda each: each[0])
+    described.sort(key=itemgetter(0))
     runs = []
     reasons = {}
     for number, (_, flags, label) in enumerate(described):
@@ -87,8 +88,7 @@ def _combinations(grid: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]
     buffers = map(_buffer, _read_list(grid, "buffers", [None]))
     envs = map(functools.partial(_with_settings, "env"), _read_list(grid, "envs", ["InvertedPendulum-v5"]))
     trainers = map(functools.partial(_with_settings, "trainer"), _read_list(grid, "trainers", ["SAC"]))
-    for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
-        label, own = buffer
+    for (place, seed), env, trainer, (label, own) in itertools.product(enumerate(seeds), envs, trainers, buffers):
         yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
 
 
@@ -101,7 +101,8 @@ def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRu
     settings = resolve_settings(run.given())
     env = make_environment(settings).name
     if not label:
-        arguments = [f"{name}={format_argument(value)}" for name, value in settings.buffer_args.items()]
+        shown = format_arguments(settings.buffer_args)
+        arguments = list(map("{}={}".format, shown, shown.values()))
         if settings.prioritized is not None:
             arguments.append("prioritized")
         label = shorten_name(settings.buffer)
@@ -162,7 +163,7 @@ def convert_settings(settings: Any) -> dict[str, Any]:
         name = str(key).replace("-", "_")
         name = ALIASES.get(name, name)
         if name not in FLAGS:
-            near = did_you_mean(name, sorted(name for name, flag in FLAGS.items() if flag.in_study is None))
+            near = did_you_mean(name, sorted(IN_STUDIES))
             raise UsageError(
                 f"settings: unknown {key!r}; {near} accepted: every flag that interreplay train --help all lists"
             )
@@ -266,7 +267,6 @@ def _flags(given: dict[str, Any]) -> dict[str, Any]:
         if name == "buffer_arg":
             flags["buffer_args"] = dict(value)
             continue
-        flag = FLAGS[name]
-        if flag.in_study is None or flag.scope not in ("execution", "invocation"):
+        if name in IN_STUDIES or FLAGS[name].scope not in ("execution", "invocation"):
             flags[name] = as_plain(value)
     return flags

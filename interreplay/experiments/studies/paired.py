@@ -48,14 +48,12 @@ def read_arms(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, d
 
 def compare_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
     """Return the mean of the differences between the values of equal seeds."""
-    seeds = sorted(ours.keys() & theirs.keys())
-    differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
-    if not seeds:
-        return Difference(math.nan, math.nan, math.nan, 0)
-    if len(seeds) == 1:
-        return Difference(float(differences[0]), math.nan, math.nan, 1)
-    found = stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE)
-    return Difference(float(differences.mean()), float(found.low), float(found.high), len(seeds))
+    differences = (pd.Series(ours, dtype=float) - pd.Series(theirs, dtype=float)).dropna()
+    low = math.nan
+    high = math.nan
+    if len(differences) > 1:
+        low, high = map(float, stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE))
+    return Difference(float(differences.mean()), low=low, high=high, seeds=len(differences))
 
 
 def make_table(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
@@ -79,7 +77,6 @@ def make_rows(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
     rows = []
     for arm, curves in arms.items():
         for seed, points in sorted(curves.items()):
-            values = [value for _, value in points]
-            row = {"arm": arm, "seed": seed, "step": points[-1][0], "mean": float(np.mean(values)), "final": values[-1]}
-            rows.append(row)
+            mean = float(np.array(points)[:, 1].mean())
+            rows.append({"arm": arm, "seed": seed, "step": points[-1][0], "mean": mean, "final": points[-1][1]})
     return rows

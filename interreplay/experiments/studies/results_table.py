@@ -18,8 +18,7 @@ from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.values import format_value, read_list
 from interreplay.experiments.process.outcome import format_program
 from interreplay.experiments.process.progress import format_return
-from interreplay.experiments.studies.study import PlannedRun
-from interreplay.experiments.studies.study_folder import FINISHED, StudyFolder, write_result
+from interreplay.experiments.studies.study import FINISHED, PlannedRun, StudyFolder, write_result
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 

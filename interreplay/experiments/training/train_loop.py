@@ -96,17 +96,20 @@ class Requests:
             return ""
 
 
-def find_stop_reason(returns: Sequence[float], target: float | None, patience: int | None, kind: str) -> str:
+def find_stop_reason(returns: Sequence[float], settings: SimpleNamespace) -> str:
     """Return why a run must end after its newest mean return: it has reached its goal, or stopped improving; else "".
 
-    Returns are of evaluations, or of training in runs without evaluations (`kind`).
+    Returns are of evaluations, or of training in runs without evaluations.
     """
+    kind = "evaluation" if settings.evaluation_interval else "training"
     best = max(returns, default=-math.inf)
+    target = settings.stop_at_return
     if target is not None and best >= target:
         return f"{kind} return {best:,.1f} reached --stop_at_return {target:g}"
     since_best = len(returns) - 1 - returns.index(best) if returns else 0
+    patience = settings.stop_without_improvement
     if patience is not None and since_best >= patience:
-        kinds = "evaluations" if kind == "evaluation" else "iterations"
+        kinds = "evaluations" if settings.evaluation_interval else "iterations"
         return f"{since_best} {kinds} without a return above {best:,.1f} (--stop_without_improvement {patience})"
     return ""
 
@@ -178,7 +181,7 @@ class Training:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
         log = self._begin_log()
         returns = self.folder.returns(self._evaluates)
-        self.stop_reason = self._find_stop_reason(returns)
+        self.stop_reason = find_stop_reason(returns, self.settings)
         self.pulse()  # records the counts at the beginning
         self.algo.total_env_steps = self.settings.total_env_steps
         self.algo.on_progress = self._round
@@ -211,7 +214,7 @@ class Training:
         found = find_return(result, self._evaluates)
         if found is not None and not is_known:
             returns.append(found.value)
-            self.stop_reason = self._find_stop_reason(returns)
+            self.stop_reason = find_stop_reason(returns, self.settings)
         if self.stop_reason:
             result |= {"done": True, "stop_reason": self.stop_reason}
         if not is_known:
@@ -225,11 +228,6 @@ class Training:
             if before is None or found > before:
                 self._checkpoint(self.folder.save_best, found)
         return result
-
-    def _find_stop_reason(self, returns: list[float]) -> str:
-        settings = self.settings
-        kind = "evaluation" if self._evaluates else "training"
-        return find_stop_reason(returns, settings.stop_at_return, settings.stop_without_improvement, kind=kind)
 
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}

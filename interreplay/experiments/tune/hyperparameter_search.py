@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -24,8 +24,7 @@ from interreplay.experiments.flags.replay_flags import list_method_arguments
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.studies.grid import with_values
-from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study
-from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study, StudyFolder
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.results.reader import curve
 from interreplay.runs.resume import as_plain
@@ -53,7 +52,7 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
                 raise SyntaxError
             if call.func.id not in DISTRIBUTIONS:
                 raise SyntaxError
-            arguments = [as_plain(ast.literal_eval(argument)) for argument in call.args]  # lists, as in study.yaml
+            arguments = as_plain(list(map(ast.literal_eval, call.args)))  # lists, as in study.yaml
             found[name] = getattr(tune, call.func.id)(*arguments)
             found[name].sample(random_state=np.random.RandomState(0))
         except SyntaxError:
@@ -106,7 +105,7 @@ def repeat_with_values(
     if unused:
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
     planned.sort(key=itemgetter(0))
-    return [run for _, run in planned]
+    return list(map(itemgetter(1), planned))
 
 
 def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
@@ -186,19 +185,23 @@ def sequential(
     for run in study.runs:
         trial = folder.trial(run)
         if trial.is_over:
-            newest = [value for _, value in curve(trial.path)[-1:]] or [math.nan]
-            before.append((trial.drawn() or {}, newest[0]))
+            points = curve(trial.path)
+            newest = points[-1][1] if points else math.nan
+            before.append((trial.drawn() or {}, newest))
         else:
             left.append((trial.drawn(), functools.partial(job, run)))
     return SequentialSearch(domains(study.execution.search), left, before)
 
 
-def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
-    """Return one of Tune's schedulers for jobs: ``fifo``, which stops no run, ``asha`` or ``median``."""
+def scheduler(name: str, settings: Iterable[Mapping[str, Any]]) -> TrialScheduler:
+    """Return a scheduler of Tune for the settings of runs: ``fifo``, which stops no run, ``asha`` or ``median``."""
     if name == "fifo":
         return FIFOScheduler()
-    most = max(job["total_env_steps"] for job in jobs)
-    each = max(job["steps_per_iteration"] * max(1, job["evaluation_interval"]) for job in jobs)
+    most = 0  # env steps of a run
+    each = 0  # env steps between results
+    for run in settings:
+        most = max(most, run["total_env_steps"])
+        each = max(each, run["steps_per_iteration"] * max(1, run["evaluation_interval"]))
     common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
     common["grace_period"] = min(most, max(each, most // 9))
     if name == "median":

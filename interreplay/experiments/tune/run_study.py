@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,24 @@ import torch
 from ray import tune
 from ray.exceptions import OutOfMemoryError, RayError
 from ray.tune.execution.placement_groups import PlacementGroupFactory
-from ray.tune.schedulers import TrialScheduler
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.machine import check_room, count_cpus, format_count
+from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.studies.study import Execution, Job, OnEvent, cpus_per_run
-from interreplay.experiments.studies.study_folder import FINISHED, STOPPED, StudyFolder, TrialFolder
-from interreplay.experiments.tune.hyperparameter_search import SequentialSearch
-from interreplay.experiments.tune.study_run import NOT_STARTED, EndOfTrial, PermanentFailure, StudyRun
+from interreplay.experiments.studies.study import (
+    FINISHED,
+    STOPPED,
+    Execution,
+    Job,
+    StudyFolder,
+    TrialFolder,
+    cpus_per_run,
+)
+from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, scheduler
+from interreplay.experiments.tune.study_run import EndOfTrial, StudyRun
 from interreplay.rllib import ray_session
-from interreplay.runs.state_files.disk import FolderInUse
 
 PATIENCE = 60.0
 """Seconds in which running trials must have saved after a request to stop."""
@@ -108,18 +115,12 @@ class Trial(tune.Trainable):
         """Return one iteration of the run. The last one has ``done``."""
         try:
             self._last = next(self._results)
-            kind = "evaluation_return" if self._last["evaluations"] else "return"
-            if not math.isnan(self._last[kind]):
-                self._score["score"] = self._last[kind]  # of the newest evaluation, for schedulers
-        except (StopIteration, PermanentFailure) as end:
-            status = self._run.folder.status()
-            reason = status.get("reason", "")
-            if isinstance(end, PermanentFailure):
-                reason = str(end)
-            self._last |= {"done": True, "env_steps": status["env_steps"], "reason": reason}
-        except FolderInUse as error:
-            return self._last | {"done": True, "state": NOT_STARTED, "reason": str(error)}
-        return self._last | self._score | {"state": self._run.over}
+        except StopIteration:
+            return self._last | self._score | self._run.end | {"done": True}
+        kind = "evaluation_return" if self._last["evaluations"] else "return"
+        if not math.isnan(self._last[kind]):
+            self._score["score"] = self._last[kind]  # of the newest evaluation, for schedulers
+        return self._last | self._score
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
         """Return nothing: the run saves checkpoints in its own folder."""
@@ -134,25 +135,30 @@ class Trial(tune.Trainable):
             self._results.throw(EndOfTrial)
 
 
-class Progress(tune.Callback):
-    """Passes the events of trials to a reporter, and keeps the set of running trials."""
+class Progress(tune.Callback, tune.Stopper):
+    """Passes the events of trials to a reporter, and stops Tune after a request.
 
-    def __init__(self, on_event: OnEvent):
-        self._on_event = on_event
+    Tune is stopped when each trial that was running at the request has saved, at the latest at the `deadline`.
+    """
+
+    def __init__(self, reporter: StudyReporter):
+        self._reporter = reporter
         self.running: set[str] = set()
+        self.deadline = math.inf
         self._failures: dict[str, int] = {}
+        self._awaited: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the reporter out, which holds a stream: studies resume from the folders of their runs."""
-        return vars(self) | {"_on_event": None}
+        return vars(self) | {"_reporter": None}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(str(trial))
         self._failures[str(trial)] = len(_folder(trial).status()["failures"])
-        self._on_event("start", str(trial), {})
+        self._reporter.on_event("start", str(trial), {})
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
-        self._on_event("result", str(trial), result)
+        self._reporter.on_event("result", str(trial), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         figures = dict(trial.last_result or {})
@@ -169,7 +175,7 @@ class Progress(tune.Callback):
 
     def _leave(self, event: str, trial: Any, figures: dict[str, Any]) -> None:
         self.running.discard(str(trial))
-        self._on_event(event, str(trial), figures)
+        self._reporter.on_event(event, str(trial), figures)
 
     def _reason(self, trial: Any) -> str:
         """Return why a trial failed. If its process ended before it could record the failure, record it here."""
@@ -185,23 +191,10 @@ class Progress(tune.Callback):
         self._failures[str(trial)] = len(failures)
         return failures[-1]
 
-
-def _folder(trial: Any) -> TrialFolder:
-    return TrialFolder(Path(trial.config["job"]["folder"]))
-
-
-class StopWhenSaved(tune.Stopper):
-    """Stops Tune when each trial that was running at the request has saved, at the latest after `PATIENCE`."""
-
-    def __init__(self, progress: Progress):
-        self._progress = progress
-        self._awaited: set[str] = set()
-        self.deadline = math.inf
-
-    def request(self) -> None:
+    def request_stop(self) -> None:
         """Request the end."""
         if self.deadline == math.inf:
-            self._awaited = set(self._progress.running)
+            self._awaited = set(self.running)
             self.deadline = time.monotonic() + PATIENCE
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -210,8 +203,11 @@ class StopWhenSaved(tune.Stopper):
     def stop_all(self) -> bool:
         if self.deadline == math.inf:
             return False
-        saved = not self._awaited & self._progress.running
-        return saved or time.monotonic() > self.deadline
+        return self._awaited.isdisjoint(self.running) or time.monotonic() > self.deadline
+
+
+def _folder(trial: Any) -> TrialFolder:
+    return TrialFolder(Path(trial.config["job"]["folder"]))
 
 
 @ray_session.variables(_TUNE)  # later runs of Tune in this process are not affected
@@ -219,36 +215,33 @@ def run_trials(
     jobs: Sequence[Job],
     execution: Execution,
     folder: StudyFolder,
-    on_event: OnEvent,
-    beat: Callable[[], Any],
-    scheduler: TrialScheduler | None = None,
+    reporter: StudyReporter,
     searcher: SequentialSearch | None = None,
 ) -> int:
     """Run all jobs, or until a signal, and return its exit code, 0 without one.
 
-    SIGUSR1 makes each running trial save and continue. SIGTERM and SIGINT make it save and stop. `beat` is called twice
-    a second. A scheduler stops runs early; a searcher draws the settings of each run when it starts.
+    SIGUSR1 makes each running trial save and continue. SIGTERM and SIGINT make it save and stop.
+    A searcher draws the settings of each run when it starts.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     signals = start_signal_actor()
-    progress = Progress(on_event)
-    ending = StopWhenSaved(progress)
-    workers = max(settings["num_workers"] for _, settings in jobs)
+    progress = Progress(reporter)
+    workers = cpus_per_run(execution, map(itemgetter(1), jobs)) - execution.cpus_per_trial
     bundle: dict[str, float] = {"CPU": execution.cpus_per_trial}
     if execution.gpus_per_trial:
         bundle["GPU"] = execution.gpus_per_trial
     resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
-    space = {}
-    if searcher is None:
-        space["job"] = tune.grid_search([{"folder": str(path), "settings": settings} for path, settings in jobs])
+    planned = []
+    for path, settings in jobs:
+        planned.append({"folder": str(path), "settings": settings})
     trainable = tune.with_parameters(Trial, signals=signals, hang_timeout=execution.hang_timeout)
     tuner = tune.Tuner(
         tune.with_resources(trainable, resources),
-        param_space=space,
+        param_space={"job": tune.grid_search(planned)} if searcher is None else {},
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             num_samples=1 if searcher is None else len(jobs),
-            scheduler=scheduler,
+            scheduler=scheduler(execution.scheduler, map(itemgetter(1), jobs)),
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,
             trial_dirname_creator=lambda trial: trial.trial_id,
@@ -256,7 +249,7 @@ def run_trials(
         run_config=tune.RunConfig(
             name=".tune",
             storage_path=str(folder.path.absolute()),
-            stop=ending,
+            stop=progress,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             failure_config=tune.FailureConfig(max_failures=execution.max_failures),
             callbacks=[progress],
@@ -278,13 +271,13 @@ def run_trials(
     with Interrupts(lambda: requests.append("stop"), lambda: requests.append("save")) as interrupts:
         # In the main thread, Tune would replace these signal handlers.
         threading.Thread(target=fit, daemon=True).start()
-        while not ended.wait(0.5) and time.monotonic() <= ending.deadline + PATIENCE:  # Tune itself may take as long
-            beat()
+        while not ended.wait(0.5) and time.monotonic() <= progress.deadline + PATIENCE:  # Tune itself may take as long
+            reporter.beat()
             while requests:
                 request = requests.pop(0)
                 signals.broadcast.remote(request)
                 if request == "stop":
-                    ending.request()
+                    progress.request_stop()
     if errors:
         if isinstance(errors[0].__cause__, OutOfMemoryError):  # Tune retries runs that fail in other ways
             raise RunFailure(
@@ -301,7 +294,7 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
     Report the available resources in one line.
     """
     ray_session.hide_messages()
-    per_run = cpus_per_run(execution, [settings for _, settings in jobs])
+    per_run = cpus_per_run(execution, map(itemgetter(1), jobs))
     if address == "local":
         os.environ.update(ray_session.thread_limits(execution.cpus_per_trial))
         ray_session.start_local(execution.max_concurrent * per_run or count_cpus())

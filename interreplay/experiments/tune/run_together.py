@@ -18,14 +18,13 @@ from typing import Any
 
 from interreplay.errors import describe_error
 from interreplay.experiments.flags.values import drop_settings
+from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import HANDLED, Interrupts
-from interreplay.experiments.studies.study import Execution, Job, OnEvent
-from interreplay.experiments.studies.study_folder import FAILED, TrialFolder
+from interreplay.experiments.studies.study import Execution, Job, TrialFolder
 from interreplay.experiments.training.train_loop import Requests, Training
-from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun
+from interreplay.experiments.tune.study_run import StudyRun
 from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
-from interreplay.runs.state_files.disk import FolderInUse
 
 Event = tuple[str, str, dict[str, Any]]
 
@@ -122,7 +121,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 
     with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
-        left = [(folder, settings) for folder, settings in jobs if not TrialFolder(folder).is_over]
+        left = unfinished(jobs)
         for attempt in range(execution.max_failures + 1):
             if not left or interrupts.received:
                 break
@@ -142,8 +141,13 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
     sys.exit(interrupts.exit_code)
 
 
+def unfinished(jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs whose runs have not finished and were not stopped early."""
+    return [(folder, settings) for folder, settings in jobs if not TrialFolder(folder).is_over]
+
+
 def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
-    """Execute a run and put its events, see `OnEvent`."""
+    """Execute a run and put its events, see `StudyReporter.on_event`."""
     name = run.folder.path.name
     event = "end"
     figures: dict[str, Any] = {}
@@ -153,12 +157,7 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
         try:
             for figures in run.results():
                 events.put(("result", name, figures))
-            status = run.folder.status()
-            end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
-        except FolderInUse as error:
-            end = {"state": NOT_STARTED, "reason": str(error)}
-        except PermanentFailure as error:
-            end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
+            end = run.end
         except BaseException as error:
             run.failed = True
             event = "fail" if last else "retry"
@@ -201,7 +200,7 @@ class Worker(threading.Thread):
                 return
             self._signals.clear()
             reason = f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
-            self.jobs = [job for job in self.jobs if not TrialFolder(job[0]).is_over]
+            self.jobs = unfinished(self.jobs)
             for folder, _ in self.jobs:
                 self._received.put(("retry" if left else "fail", folder.name, {"reason": reason}))
             if not self.jobs:
@@ -225,21 +224,16 @@ class Worker(threading.Thread):
                 os.kill(self._pid, number)
 
 
-def run_together(
-    jobs: Sequence[Job],
-    execution: Execution,
-    on_event: OnEvent,
-    beat: Callable[[], Any],
-    note: Callable[[str], object],
-) -> int:
+def run_together(jobs: Sequence[Job], execution: Execution, reporter: StudyReporter) -> int:
     """Run all jobs, or until a signal, and return its exit code; failed runs are retried from their last checkpoints.
 
-    SIGUSR1 makes all runs save and continue. SIGTERM and SIGINT make them save and stop. `on_event` and `beat` are as
-    for `run_study.run_trials`; `note` is called with lines about the runs.
+    SIGUSR1 makes all runs save and continue. SIGTERM and SIGINT make them save and stop.
     """
     resource_tracker.ensure_running()  # its start would unblock the signals of the worker that starts it
     received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
-    workers = [Worker(share, execution, received) for share in shares(jobs, execution.together)]
+    workers = []
+    for share in shares(jobs, execution.together):
+        workers.append(Worker(share, execution, received))
 
     def send(number: int) -> None:
         for worker in workers:
@@ -249,10 +243,10 @@ def run_together(
         with Interrupts(lambda: send(signal.SIGTERM), lambda: send(signal.SIGUSR1)) as interrupts:
             for each in run_threads(workers, received):
                 if isinstance(each, str):
-                    note(each)
+                    reporter.note(each)
                 elif each is not None:
-                    on_event(*each)
-                beat()
+                    reporter.on_event(*each)
+                reporter.beat()
     finally:
         send(signal.SIGKILL)  # processes that are left after another Ctrl-C
     return interrupts.exit_code
@@ -264,7 +258,7 @@ def run_threads(
     """Run threads to their ends, and yield what they put into a queue, None if that takes more than half a second."""
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads) or not received.empty():
+    while any(map(threading.Thread.is_alive, threads)) or not received.empty():
         try:
             yield received.get(timeout=0.5)
         except queue.Empty:
@@ -278,5 +272,7 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
         learned = drop_settings(settings, ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append((folder, settings))
     ordered = list(itertools.chain(*alike.values()))
-    bounds = [len(jobs) * number // count for number in range(count + 1)]
-    return [ordered[start:end] for start, end in itertools.pairwise(bounds) if end > start]
+    found = []
+    for number in range(count):
+        found.append(ordered[len(jobs) * number // count : len(jobs) * (number + 1) // count])
+    return list(filter(None, found))

@@ -15,8 +15,7 @@ from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import RED, colored, write_line
 from interreplay.experiments.process.progress import Reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
-from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.study_folder import (
+from interreplay.experiments.studies.study import (
     CRASHED,
     FAILED,
     FINISHED,
@@ -24,6 +23,7 @@ from interreplay.experiments.studies.study_folder import (
     OVER,
     RUNNING,
     STOPPED,
+    Execution,
     TrialFolder,
 )
 from interreplay.experiments.training.start import start
@@ -37,10 +37,6 @@ NOT_STARTED = "not started"
 """State in the event of a run that another process trains. Its folder is not changed."""
 
 
-class PermanentFailure(Exception):
-    """A failure that another attempt from the same checkpoint would repeat."""
-
-
 class EndOfTrial(Exception):
     """Ray Tune ends a run: by a scheduler, or because the whole study stops."""
 
@@ -49,7 +45,9 @@ class StudyRun:
     """A run of a study, in a folder that is created if necessary.
 
     While `results` trains it, the folder is locked, and the process ends after `hang_timeout` seconds without progress.
-    `over` is the final state of the run, ``""`` while it runs.
+
+    Attributes:
+        end: How `results` ended: the ``state``, the ``env_steps`` and the ``reason``, "" for the last env step.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class StudyRun:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = TrialFolder(folder)
         self.settings = SimpleNamespace(**settings)
-        self.over = ""
+        self.end: dict[str, Any] = {}
         self.training: Training | None = None
         self._timeout = hang_timeout
         self._on_progress = progress
@@ -80,17 +78,20 @@ class StudyRun:
             self.training.requests.save()
 
     def results(self) -> Generator[dict[str, Any]]:
-        """Train until the end or a request to stop, and yield a few figures per iteration.
+        """Train until the end, a request to stop or a permanent failure, and yield a few figures per iteration.
 
         Raises:
-            PermanentFailure: The run failed, and another attempt would fail in the same way.
             Exception: The run failed; another attempt resumes from its last checkpoint.
         """
         with contextlib.ExitStack() as self._exits:
-            self._exits.enter_context(hold(self.folder.path, f"the run {self.folder.path.name}"))
+            try:
+                self._exits.enter_context(hold(self.folder.path, f"the run {self.folder.path.name}"))
+            except FolderInUse as error:
+                self.end = {"state": NOT_STARTED, "reason": str(error)}
+                return
             status = self.folder.status()
             if status["state"] in OVER:
-                self.over = status["state"]
+                self.end = status
                 return
             self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1, reason="")
             watch = HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
@@ -113,7 +114,9 @@ class StudyRun:
             except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
                 raise
             except BaseException as error:
-                self._failed(error)
+                if not self._note_failure(error):
+                    raise
+                return
             reason = ""  # the limit that ended the run before its last step
             if self.training is not None:
                 reason = self.training.stop_reason
@@ -121,8 +124,7 @@ class StudyRun:
                     state = FINISHED
                 elif self.training.requests.timed_out:
                     reason = f"--max_time {self.settings.max_time} is over"
-            self.over = state
-            self._record(state=state, ended=time.time(), reason=reason)
+            self.end = self._record(state=state, ended=time.time(), reason=reason)
 
     def _prepare(self) -> Training:
         checkpoints = self.folder.resumable()
@@ -164,15 +166,16 @@ class StudyRun:
         with contextlib.suppress(OSError):  # full disk
             self.folder.note(notes=[*self.folder.status().get("notes", []), line])
 
-    def _record(self, **changes: Any) -> None:
-        """Record the seconds and the env steps so far, and further changes of the status."""
+    def _record(self, **changes: Any) -> dict[str, Any]:
+        """Record the seconds and the env steps so far, and further changes of the status; return the status."""
         seconds = self._status["seconds"] + time.monotonic() - self._started
         steps = self._status["env_steps"]
         if self.training is not None:
             steps = int(self.training.algo.env_steps)
-        self.folder.note(seconds=round(seconds, 1), env_steps=steps, **changes)
+        return self.folder.note(seconds=round(seconds, 1), env_steps=steps, **changes)
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> bool:
+        """Record a failure and save what is intact; return whether another attempt would fail in the same way."""
         full_disk = isinstance(error.__cause__, OSError)  # the next attempt may find free space
         permanent = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not full_disk
         line = describe_error(error)
@@ -185,9 +188,8 @@ class StudyRun:
             self._record()
             self.folder.note_failure(line, FAILED if permanent else CRASHED)
         if permanent:
-            self.over = FAILED
-            raise PermanentFailure(line) from error
-        raise error
+            self.end = self.folder.status() | {"state": FAILED, "reason": line}
+        return permanent
 
     def _progress(self) -> tuple[int, ...] | None:
         """Return counts that change with any progress, None before the first progress."""
@@ -217,9 +219,6 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
             return _attempt(folder, settings, how.hang_timeout, stream)
         except FolderInUse:  # the run does not fail: another process trains it
             raise
-        except PermanentFailure as error:
-            write_line(colored(f"failed for good: {error}", RED, stream), stream)
-            return 1
         except Exception as error:
             outcome = "failed, trying again from its last checkpoint"
             if attempt == how.max_failures:
@@ -246,11 +245,16 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
         finally:
             for reporter in reporters:
                 reporter.close()
-    if run.over in OVER:
+    state = run.end["state"]
+    reason = run.end["reason"] or "by a signal"
+    if state == NOT_STARTED:
+        raise FolderInUse(reason)
+    if state == FAILED:
+        write_line(colored(f"failed for good: {reason}", RED, stream), stream)
+        return 1
+    if state in OVER:
         if not reporters:
-            write_line(f"already {run.over}", stream)
+            write_line(f"already {state}", stream)
         return 0
-    status = run.folder.status()
-    reason = status.get("reason") or "by a signal"
-    write_line(f"{run.over} ({reason}) at {status['env_steps']:,} steps; the same command resumes it", stream)
+    write_line(f"{state} ({reason}) at {run.end['env_steps']:,} steps; the same command resumes it", stream)
     return interrupts.exit_code or RESUMABLE

@@ -11,9 +11,8 @@ from interreplay.experiments.commands import train as command
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings, settings_resumed
 from interreplay.experiments.process import machine
 from interreplay.experiments.studies.grid import make_environment
-from interreplay.experiments.studies.study import Execution, PlannedRun, Study
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.training.build import configure
+from interreplay.experiments.studies.study import Execution, PlannedRun, Study, StudyFolder
+from interreplay.experiments.training.start import configure
 
 pytestmark = pytest.mark.usefixtures("cluster")
 

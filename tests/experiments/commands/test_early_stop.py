@@ -59,15 +59,19 @@ def test_durations():
             seconds(text)
 
 
+def limits(target: float | None, patience: int | None) -> SimpleNamespace:
+    return SimpleNamespace(stop_at_return=target, stop_without_improvement=patience, evaluation_interval=1)
+
+
 def test_a_return_counts_from_the_evaluation_that_reaches_it():
-    assert find_stop_reason([9.9], target=10.0, patience=None, kind="evaluation") == ""
+    assert find_stop_reason([9.9], limits(10.0, None)) == ""
     for target, reason in ((10.0, "evaluation return 10.0 reached --stop_at_return 10"), (11.0, "")):
-        assert find_stop_reason([9.9, 10.0], target=target, patience=None, kind="evaluation") == reason
+        assert find_stop_reason([9.9, 10.0], limits(target, None)) == reason
 
 
 def test_an_equal_return_is_not_an_improvement_and_a_better_one_starts_again():
     returns = [5.0, 5.0, 6.0, 4.0, 6.0]
-    *earlier, last = [find_stop_reason(returns[:n], None, patience=2, kind="evaluation") for n in range(6)]
+    *earlier, last = [find_stop_reason(returns[:n], limits(None, 2)) for n in range(6)]
     assert earlier == [""] * 5
     assert last == "2 evaluations without a return above 6.0 (--stop_without_improvement 2)"
 

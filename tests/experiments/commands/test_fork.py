@@ -8,7 +8,7 @@ from run_folders import row
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import fork, study
 from interreplay.experiments.flags.training_flags import resolve_settings
-from interreplay.experiments.studies.study_folder import FINISHED, INTERRUPTED, TrialFolder
+from interreplay.experiments.studies.study import FINISHED, INTERRUPTED, TrialFolder
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest

@@ -11,7 +11,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.rllib_command.experiments import make_default_config
-from interreplay.experiments.training.build import configure
+from interreplay.experiments.training.start import configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from tests.experiments.commands.command_lines import settings, users_folder
 

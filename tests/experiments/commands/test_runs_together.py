@@ -16,12 +16,10 @@ import pytest
 from argument_parser import make_parser, resolve_settings
 from interreplay.experiments.commands.study import main
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.study_folder import FAILED, INTERRUPTED, TrialFolder
+from interreplay.experiments.studies.study import FAILED, INTERRUPTED, Execution, TrialFolder
 from interreplay.experiments.training.train_loop import Requests
 from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, shares
-from interreplay.experiments.tune.study_run import PermanentFailure
 from interreplay.rllib import ray_session
 from interreplay.runs.state_files.disk import LOCK
 from tests.experiments.commands.test_cluster_run import status, steps, study, wait_for  # noqa: F401
@@ -132,7 +130,7 @@ def test_runs_that_learn_as_one_stop_and_save_after_equally_many_updates(request
             runs[0]._on_progress = progress
 
         runs = train_together(jobs, prepare)
-        return [(run.over, run.training.algo.env_steps, run.training.algo.learner.updates) for run in runs]
+        return [(run.end["state"], run.training.algo.env_steps, run.training.algo.learner.updates) for run in runs]
 
     def save(folder, steps, *arguments):
         saved.append(steps)
@@ -179,22 +177,20 @@ class StubRun:
 
     def __init__(self, folder, settings, meeting):
         self.folder = TrialFolder(folder)
-        self.end = settings["end"]
+        self.how = settings["end"]
         self.failed = False
-        self.over = ""
 
     def leave(self):
         pass
 
     def results(self):
-        self.starts.append(self.end)
-        if self.end == "crash":
+        self.starts.append(self.how)
+        if self.how == "crash":
             raise RuntimeError("the simulator broke")
-        if self.end == "permanent":
-            self.folder.note(state=FAILED, env_steps=70)
-            raise PermanentFailure("an invalid setting")
-        self.over = INTERRUPTED
-        self.folder.note(state=INTERRUPTED)
+        if self.how == "permanent":
+            self.end = self.folder.note(state=FAILED, env_steps=70, reason="an invalid setting")
+            return
+        self.end = self.folder.note(state=INTERRUPTED)
         yield {"env_steps": 1}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import keep_study
 from benchmarks.studies import restore_study
-from interreplay.experiments.studies.study_folder import FINISHED, RUNNING, TrialFolder
+from interreplay.experiments.studies.study import FINISHED, RUNNING, TrialFolder
 
 SETTINGS = {"seed": 3, "network": {"actor": {"second": "ReLU", "first": "Linear"}}}
 LINES = [{"env_runners": {"episode_return_mean": -3.0}, "hostname": "here"}, {"training_iteration": 2, "pid": 7}]

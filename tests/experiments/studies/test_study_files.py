@@ -17,8 +17,7 @@ from interreplay.experiments.flags.training_flags import make_parser, resolve_se
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
 from interreplay.experiments.studies.grid import convert_settings, entry, read_seeds
-from interreplay.experiments.studies.study import PlannedRun
-from interreplay.experiments.studies.study_folder import StudyFolder, TrialFolder
+from interreplay.experiments.studies.study import PlannedRun, StudyFolder, TrialFolder
 from tests.experiments.commands.command_lines import code_of, rejects
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -373,10 +372,10 @@ def test_the_printed_command_has_the_settings_of_the_run(file):
 def test_the_reason_of_a_lost_process_is_recorded_once(file, tmp_path, monkeypatch, capsys):
     lost = "its process ended with SIGKILL"
 
-    def run_together(jobs, execution, on_event, beat, note):
+    def run_together(jobs, execution, reporter):
         TrialFolder(jobs[1][0]).note_failure("RuntimeError: the simulator broke")
-        on_event("fail", jobs[0][0].name, {"reason": lost})
-        on_event("fail", jobs[1][0].name, {"reason": "RuntimeError: the simulator broke"})
+        reporter.on_event("fail", jobs[0][0].name, {"reason": lost})
+        reporter.on_event("fail", jobs[1][0].name, {"reason": "RuntimeError: the simulator broke"})
         return 1
 
     monkeypatch.setattr("interreplay.experiments.tune.run_together.run_together", run_together)
@@ -407,7 +406,7 @@ def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatc
         StudyFolder(path).begin(study)  # another process, at this moment
         return os.listdir(path)
 
-    monkeypatch.setattr("interreplay.experiments.studies.study_folder.os.listdir", listdir)
+    monkeypatch.setattr("interreplay.experiments.studies.study.os.listdir", listdir)
     folder.begin(study)
     assert folder.read() == study
 

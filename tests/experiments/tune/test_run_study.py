@@ -10,8 +10,7 @@ from ray import tune
 from ray.exceptions import OutOfMemoryError
 
 from interreplay.errors import RunFailure
-from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.study import Execution, StudyFolder
 from interreplay.experiments.tune import run_study
 from interreplay.experiments.tune.run_study import start_signal_actor
 
@@ -30,7 +29,7 @@ def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):
     unused: Any = None
     before = dict(os.environ)
     with pytest.raises(KeyboardInterrupt):
-        run_study.run_trials([], unused, unused, unused, unused)
+        run_study.run_trials([], unused, unused, unused)
     assert found[0]["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] == "1" and found[0]["RAY_AIR_NEW_OUTPUT"] == "0"
     assert dict(os.environ) == before
 
@@ -45,7 +44,7 @@ def test_a_study_that_ends_because_memory_is_full_states_how_to_continue(cluster
     monkeypatch.setattr(run_study, "start_signal_actor", lambda: None)
     jobs = [(tmp_path / "run", {"num_workers": 0})]
     with pytest.raises(RunFailure, match="memory was full.*--resume continues them"):
-        run_study.run_trials(jobs, Execution(), StudyFolder(tmp_path), lambda *event: None, lambda: None)
+        run_study.run_trials(jobs, Execution(), StudyFolder(tmp_path), SimpleNamespace(beat=int))
 
 
 def test_the_signal_actor_runs_on_the_driver_s_node(monkeypatch):

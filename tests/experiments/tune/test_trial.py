@@ -18,13 +18,20 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 import custom_training
 from argument_parser import make_parser, resolve_settings
-from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
-from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.study_folder import CRASHED, FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
+from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError, describe_error
+from interreplay.experiments.studies.study import (
+    CRASHED,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    RUNNING,
+    Execution,
+    TrialFolder,
+)
 from interreplay.experiments.training import start
 from interreplay.experiments.training.train_loop import Training
 from interreplay.experiments.tune import run_study, run_together, study_run
-from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, run_single
+from interreplay.experiments.tune.study_run import StudyRun, run_single
 from interreplay.runs import state_files
 from interreplay.runs.run_folder import RunFolder
 from interreplay.runs.state_files.arrays import encode
@@ -270,10 +277,10 @@ def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, m
         part = words if name == "rewards" else words[:2]
         begin(tmp_path / name, 1, *part)
         change()
-        with pytest.raises(PermanentFailure) as failure:
-            finish(tmp_path / name, *part)
+        run = StudyRun(tmp_path / name, settings(*part), 60)
+        assert list(run.results()) == [] and run.end["state"] == FAILED
         expected = {"rewards": "has changed since the run began", "rows": "expected the same data"}
-        assert expected[name] in str(failure.value)
+        assert expected[name] in run.end["reason"]
 
 
 def test_changed_settings_of_learning_are_rejected():
@@ -287,8 +294,8 @@ def test_changed_settings_of_learning_are_rejected():
 
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):
-    with pytest.raises(PermanentFailure):
-        list(StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60).results())
+    run = StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60)
+    assert list(run.results()) == [] and run.end["state"] == FAILED
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
 
 
@@ -296,6 +303,14 @@ def full_disk():
     error = UsageError("checkpoint_00000075 cannot be written")
     error.__cause__ = OSError(28, "No space left on device")
     return error
+
+
+def test_an_error_without_a_message_is_described_by_its_cause():
+    """RLlib raises some errors without a message."""
+    error = RuntimeError()
+    error.__cause__ = ValueError("the\nreason")
+    assert describe_error(error) == "RuntimeError: ValueError: the reason"
+    assert describe_error(RuntimeError()) == "RuntimeError"
 
 
 FAILURES = {

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from interreplay.experiments.process.progress import StudyReporter
-from interreplay.experiments.studies.study_folder import CRASHED, TrialFolder, shorten
+from interreplay.experiments.studies.study import CRASHED, TrialFolder, shorten
 from interreplay.experiments.tune.run_study import Progress
 
 
@@ -30,7 +30,11 @@ def reported(tmp_path):
         error_file=str(error),
         last_result={},
     )
-    progress = Progress(lambda event, name, figures: events.append((event, figures.get("reason"))))
+
+    def on_event(event, name, figures):
+        events.append((event, figures.get("reason")))
+
+    progress = Progress(SimpleNamespace(on_event=on_event))
     return SimpleNamespace(progress=progress, trial=trial, folder=TrialFolder(folder), events=events)
 
 
@@ -69,7 +73,7 @@ def test_a_process_that_ends_before_its_folder_exists_is_recorded_with_the_reaso
 
 def test_the_callback_can_be_pickled_with_a_reporter(tmp_path):
     with (tmp_path / "log").open("w") as stream:
-        pickled = pickle.dumps(Progress(StudyReporter({"a": 10}, {}, 0, stream).on_event))
+        pickled = pickle.dumps(Progress(StudyReporter({"a": 10}, {}, 0, stream)))
     assert pickle.loads(pickled).running == set()
 
 
@@ -93,7 +97,7 @@ def test_a_failure_that_the_process_recorded_is_not_recorded_again(reported):
 
 def test_a_run_that_a_scheduler_stops_has_ended(reported):
     output = io.StringIO()
-    progress = Progress(StudyReporter({"a": 1_000, "b": 500}, {}, 0, output).on_event)
+    progress = Progress(StudyReporter({"a": 1_000, "b": 500}, {}, 0, output))
     reported.trial.last_result = {"env_steps": 300, "state": ""}
     progress.on_trial_complete(0, [], reported.trial)
     assert output.getvalue().startswith("[1/2] a: stopped early at 300 steps, ")
