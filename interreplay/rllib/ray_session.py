@@ -84,6 +84,8 @@ def prepare_host(threads: int, workers: int, device: str = "cpu") -> None:
     os.environ.update(thread_limits(threads))
     torch.set_num_threads(threads)
     hide_messages()
+    # It reports lost runners in eight lines before our error, which has one.
+    logging.getLogger("ray.rllib.utils.actor_manager").setLevel(logging.CRITICAL)
     if workers or device != "cpu":
         start_local(workers + 1)
 

@@ -2,6 +2,7 @@
 
 import configparser
 import inspect
+import logging
 import os
 import shutil
 import signal
@@ -12,8 +13,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 from ray._private import node, services
+from ray.rllib.utils import actor_manager
 
 from interreplay.rllib import ray_session
 from interreplay.rllib.host import TESTED, minor_version, warn_if_untested
@@ -40,6 +43,18 @@ def test_the_start_of_ray_waits_longer_for_its_node_than_ray_does(monkeypatch):
     with ray_session.patient_start(), pytest.raises(RuntimeError, match="no such node"):
         services.get_node("127.0.0.1:6379", "1")
     assert "ray._private.services.get_node(" in inspect.getsource(node.Node.__init__), "what the wait replaces"
+
+
+def test_ray_does_not_report_lost_runners_in_addition_to_our_error(monkeypatch):
+    monkeypatch.setattr(ray_session, "hide_messages", str)
+    monkeypatch.setattr(ray_session, "thread_limits", lambda threads: {})
+    log = logging.getLogger(actor_manager.__name__)
+    level = log.level
+    try:
+        ray_session.prepare_host(torch.get_num_threads(), workers=0)
+        assert not log.isEnabledFor(logging.ERROR)
+    finally:
+        log.setLevel(level)
 
 
 def test_only_newer_versions_of_ray_are_reported():
