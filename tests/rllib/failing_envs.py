@@ -94,6 +94,7 @@ FourValues = failing("FourValues", lambda result: (result[0], 1.0, False, {}))
 AnotherShape = failing("AnotherShape", lambda result: (np.zeros(3, np.float32), *result[1:]))
 RewardArray = failing("RewardArray", lambda result: (result[0], np.ones(1), *result[2:]))
 RewardNaN = failing("RewardNaN", lambda result: (result[0], float("nan"), *result[2:]))
+ObservationNaN = failing("ObservationNaN", lambda result: (np.full(2, np.nan, np.float32), *result[1:]))
 RewardText = failing("RewardText", lambda result: (result[0], "much", *result[2:]))
 
 
@@ -110,6 +111,21 @@ class RaisesThenExits(Counting):
             sys.exit("the license is missing")
         self.failing = 14
         raise TwoArguments("motor", "hot")
+
+
+class ChecksActions(Counting):
+    """Observes NaN after a reset, and rejects NaN as an action, as many environments do."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        if self.total:
+            observation[0] = np.nan
+        return observation, info
+
+    def step(self, action):
+        if np.isnan(action).any():
+            raise ValueError("invalid action")
+        return super().step(action)
 
 
 class ExitsInReset(Counting):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv
 
-from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.errors import EnvironmentFailure, InterreplayError, NonFiniteError
 from tests.rllib import small_runs
 
 
@@ -143,6 +143,24 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
     with pytest.raises(EnvironmentFailure, match="Raises raised RuntimeError: the motor burnt out"):
         algorithm.train()
     assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 10, "it fails once"
+
+
+@pytest.mark.parametrize(
+    ("env", "column"), [(failing_envs.RewardNaN, "rewards"), (failing_envs.ObservationNaN, "next_obs")]
+)
+def test_nan_in_an_evaluation_is_an_error(env, column):
+    """RLlib's mean of the returns would be that of the last evaluation."""
+    made = config(failing_envs.Counting).evaluation(evaluation_interval=1, evaluation_config={"env": env})
+    algorithm = made.build_algo()
+    with pytest.raises(NonFiniteError, match=f"{column} holds nan at a step of an evaluation of {env.__name__}; only"):
+        algorithm.train()
+    assert algorithm.env_steps == 50, "the steps of training are kept"
+
+
+def test_an_environment_that_rejects_the_action_after_its_own_nan():
+    algorithm = config(failing_envs.ChecksActions).training(learning_starts=0).build_algo()
+    with pytest.raises(EnvironmentFailure, match="raised ValueError: invalid action after an observation with nan, at"):
+        algorithm.train()
 
 
 @pytest.mark.slow

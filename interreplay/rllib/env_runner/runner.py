@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from interreplay.diagnostics.episode_table import EPISODE_RETURN
 from interreplay.environments.actions import Actions, make_actions
 from interreplay.environments.spaces import as_column
-from interreplay.errors import EnvironmentFailure
+from interreplay.errors import EnvironmentFailure, NonFiniteError
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
@@ -41,7 +41,8 @@ from interreplay.rllib.env_runner.runner_state import (
 )
 from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner, has_time_limit
 from interreplay.rllib.host import quick_start
-from interreplay.transitions import Transitions, as_tensors, cat, pick, unchecked
+from interreplay.storage.columns import check_finite
+from interreplay.transitions import Transitions, as_tensors, cat, observation_parts, pick, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 GREEDY = Greedy()
@@ -325,7 +326,16 @@ class BatchEnvRunner(SteppingRunner):
                 break
             rows = self._step(random_actions, explore)
             if rows is not None:
+                self._check_evaluated(rows)
                 made += len(rows)
+
+    def _check_evaluated(self, rows: Transitions) -> None:
+        """Raise NonFiniteError for NaN or infinity in an evaluation; RLlib's mean returns would leave NaN out."""
+        try:
+            check_finite(rows.columns())
+        except NonFiniteError as error:
+            place = f"a step of an evaluation of {self.env_name}"
+            raise NonFiniteError(error.column, error.row, error.value, at=place) from None
 
     def _count_finished(self) -> int:
         """Return the number of episodes that ended in the current evaluation."""
@@ -383,7 +393,11 @@ class BatchEnvRunner(SteppingRunner):
         assert self._scale is not None
         state = self._state
         actions, extras = self._act(random_actions, explore)
-        results = self._try_env_step(self._scale.to_env(actions))
+        try:
+            results = self._try_env_step(self._scale.to_env(actions))
+        except EnvironmentFailure as failure:  # often because the policy's action is NaN, too
+            self._explain(failure)
+            raise
         observed, rewards, terminated, truncated, infos = results
         next_obs = self._observe(observed)
         live = ~state.over
@@ -415,6 +429,14 @@ class BatchEnvRunner(SteppingRunner):
             over = (over | ~live) & ~begun
         state.over = over
         return rows
+
+    def _explain(self, failure: EnvironmentFailure) -> None:
+        """Raise a failure that states which value the observations before it contained, if one is not finite."""
+        try:
+            check_finite(observation_parts(as_tensors(self._state.obs)))
+        except NonFiniteError as error:
+            text = f"{failure.cause_text} after an observation with {error.value}"
+            raise EnvironmentFailure(failure.env, text, failure.at) from failure.__cause__
 
     def _rows(
         self, live: np.ndarray, actions: np.ndarray, outcome: tuple[Any, ...], extras: dict[str, np.ndarray]
