@@ -156,20 +156,20 @@ class RunFolder:
             raise self._recover_results(error) from error
         return [path.rename(_set_aside_name(path)) for path in later]
 
-    def rewind(self, steps: int) -> None:
-        """Drop the rows of results beyond ``steps``, and incomplete rows.
+    def rewind(self, steps: int, column: str = STEPS) -> None:
+        """Drop the rows of results whose `column` is above ``steps``, and incomplete rows.
 
         Raises:
             UsageError: A file cannot be rewritten. It is unchanged.
         """
         lines = self.path / "result.json"
         try:
-            for name, column in (("progress.csv", STEPS), ("episodes.csv", "env_steps")):
+            for name, steps_column in (("progress.csv", column), ("episodes.csv", "env_steps")):
                 if (self.path / name).exists():
-                    _drop_later_rows(self.path / name, column, steps)
+                    _drop_later_rows(self.path / name, steps_column, steps)
             if lines.exists():
                 with lines.open() as file, replacement(lines) as new:
-                    new.writelines(line for line in file if _parse_steps(line) <= steps)
+                    new.writelines(line for line in file if _parse_steps(line, column) <= steps)
         except OSError as error:
             raise self._recover_results(error) from error
 
@@ -225,10 +225,10 @@ def _get_steps(row: Any, column: str = STEPS) -> float:
         return math.inf
 
 
-def _parse_steps(line: str) -> float:
+def _parse_steps(line: str, column: str = STEPS) -> float:
     """Return the env steps of a line of ``result.json``, infinity for damaged lines."""
     try:
-        return _get_steps(json.loads(line))
+        return _get_steps(json.loads(line), column)
     except ValueError:
         return math.inf
 

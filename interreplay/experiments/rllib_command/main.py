@@ -8,6 +8,8 @@ rllib evaluate results/default/SAC_.../checkpoint_000000 --run SAC --episodes 10
 from __future__ import annotations
 
 import argparse
+import csv
+import logging
 import math
 import os
 import signal
@@ -21,6 +23,8 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.logger import CSVLoggerCallback
+from ray.tune.result import EXPR_PROGRESS_FILE, TRAINING_ITERATION
 
 from interreplay.errors import UsageError, describe_error
 from interreplay.experiments.evaluation.play import evaluate
@@ -32,6 +36,7 @@ from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import format_return
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.experiments import Experiment, names, read_file, read_settings
+from interreplay.experiments.studies.study_folder import TrialFolder
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
@@ -61,6 +66,20 @@ class ProgressTable(tune.Callback):
         steps = int(result.get("num_env_steps_sampled_lifetime", 0))
         seconds = f"{result.get('time_total_s', 0):,.0f}"
         self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {reached:>10} {seconds:>8}")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self._report(f"{trial} failed; {trial.storage.trial_fs_path}/error.txt holds the traceback")
+
+
+class ResultTable(CSVLoggerCallback):
+    """Tune's ``progress.csv``. A resumed trial keeps its columns; Tune would write those of its next result."""
+
+    def _setup_trial(self, trial: Any) -> None:
+        super()._setup_trial(trial)
+        if self._trial_continue[trial]:
+            with Path(trial.local_path, EXPR_PROGRESS_FILE).open(newline="") as table:
+                header = next(csv.reader(table))
+            self._trial_csv[trial] = csv.DictWriter(self._trial_files[trial], header)
 
 
 class SaveOnSignal(tune.Callback):
@@ -172,10 +191,11 @@ def train(given: argparse.Namespace) -> int:
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Tune's handler would end without saving
     if given.verbose < 2:
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the trials' error.txt
     saver = SaveOnSignal()
     tuners = []
     for each in experiments:
-        callbacks = [*trackers(given.wandb, given.mlflow), saver]
+        callbacks = [*trackers(given.wandb, given.mlflow), ResultTable(), saver]
         if given.verbose == 1:
             callbacks.append(ProgressTable(write_line))
         tuners.append(each.tuner(given.output_dir, given.verbose // 2, write_line, callbacks))
@@ -202,19 +222,32 @@ def train(given: argparse.Namespace) -> int:
 
 def restore_tuner(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
     """Return the recorded tuner of an experiment's folder, with the algorithm and the callbacks of a new one."""
-    saved: list[Path] = []  # checkpoints of failed trials; without any, their results are written from scratch, too
-    for error in folder.glob("*/error.txt"):
-        saved += error.parent.glob("checkpoint_*")
+    rewind_trials(folder)
     made = tune.Tuner.restore(
         str(folder.absolute()),
         trainable=tuner._local_tuner.trainable,
         resume_unfinished=True,
-        resume_errored=bool(saved),
-        restart_errored=not saved,
+        resume_errored=True,
     )
     # The restored callbacks are copies, which this process's signal handlers would not reach.
     made._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
     return made
+
+
+def rewind_trials(folder: Path) -> None:
+    """Drop the results beyond the last checkpoint of each trial that will run again; Tune would only add to them.
+
+    A trial without a checkpoint begins again in its folder.
+    """
+    for trial in tune.ExperimentAnalysis(str(folder.absolute())).trials:
+        if trial.status == trial.TERMINATED:
+            continue
+        trial_folder = TrialFolder(Path(trial.storage.trial_fs_path))
+        saved = trial.latest_checkpoint_result
+        if saved is None:
+            trial_folder.clear()
+        else:
+            trial_folder.rewind(saved.metrics[TRAINING_ITERATION], TRAINING_ITERATION)
 
 
 def read_experiments(given: argparse.Namespace) -> list[Experiment]:

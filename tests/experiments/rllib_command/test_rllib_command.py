@@ -11,7 +11,9 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
+import pandas as pd
 import pytest
 from ray.tune.search.variant_generator import generate_variants
 
@@ -166,9 +168,13 @@ from gymnasium.envs.classic_control import PendulumEnv
 class Breaks(PendulumEnv):
     steps = 0
 
+    def __init__(self, last_step, **arguments):
+        super().__init__(**arguments)
+        self.last_step = last_step
+
     def step(self, action):
         self.steps += 1
-        if self.steps == 250 and os.path.exists({file!r}):
+        if self.steps == self.last_step and os.path.exists({file!r}):
             raise RuntimeError("no power")
         return super().step(action)
 
@@ -177,14 +183,15 @@ gym.register("Breaks-v0", Breaks, max_episode_steps=200)
 
 
 @pytest.mark.slow
-def test_a_failed_trial_resumes_from_its_checkpoint(tmp_path):
+def test_failed_trials_resume_from_their_checkpoints_or_begin_again(tmp_path):
     broken = tmp_path / "broken"
     broken.touch()
     (tmp_path / "breaks.py").write_text(BREAKS.format(file=str(broken)))
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
-    words = "train --run SAC --env breaks:Breaks-v0 --num-cpus 2 --local-dir r --checkpoint-freq 1".split()
-    settings = "{num_steps_sampled_before_learning_starts: 1000, steps_per_iteration: 100, hiddens: [8, 8]}"
-    words += ["--stop", "{env_steps: 400}", "--config", settings]
+    words = "train --run SAC --env breaks:Breaks-v0 --num-cpus 2 --local-dir r --checkpoint-freq 2".split()
+    settings = "num_steps_sampled_before_learning_starts: 1000, steps_per_iteration: 100, hiddens: [8, 8]"
+    grid = "env_config: {last_step: {grid_search: [150, 350]}}"
+    words += ["--stop", "{env_steps: 400}", "--config", f"{{{settings}, {grid}}}"]
 
     def run(*more: str) -> subprocess.CompletedProcess:
         shell = [sys.executable, "-m", "interreplay.experiments.rllib_command.main", *words, *more]
@@ -192,14 +199,63 @@ def test_a_failed_trial_resumes_from_its_checkpoint(tmp_path):
         return subprocess.run(shell, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500)
 
     failed = run()
-    assert failed.returncode == 1
-    cause = r"raised RuntimeError: no power, at env step 250; the same command with --resume continues from its checkp"
-    assert re.search(f"^failed: .*: EnvironmentFailure: the environment .*Breaks-v0 {cause}", failed.stdout, re.M)
-    assert env_steps(tmp_path) == [100, 200]
+    assert failed.returncode == 1 and "Traceback" not in failed.stderr, failed.stderr
+    for step, again in ((150, "begins again"), (350, "continues from its checkpoint")):
+        cause = rf"raised RuntimeError: no power, at env step {step}; the same command with --resume {again}"
+        assert re.search(f"^failed: .*: EnvironmentFailure: the environment .*Breaks-v0 {cause}", failed.stdout, re.M)
+        assert re.search(rf"failed; .*last_step={step}.*/error\.txt holds the traceback", failed.stdout)
+    tables = sorted(tmp_path.glob("r/default/*/result.json"))
+    assert list(map(read_steps, tables)) == [[100], [100, 200, 300]]
     broken.unlink()
     resumed = run("--resume")
-    assert resumed.returncode == 0 and "400 steps, return" in resumed.stdout, resumed.stderr
-    assert env_steps(tmp_path) == [100, 200, 300, 400], "no step was repeated"
+    assert resumed.returncode == 0 and resumed.stdout.count("400 steps, return") == 2, resumed.stderr
+    for table in tables:
+        assert read_steps(table) == [100, 200, 300, 400], "no step was repeated"
+        assert list(pd.read_csv(table.with_name("progress.csv"))["training_iteration"]) == [1, 2, 3, 4]
+
+
+class LoggedTrial(NamedTuple):
+    """A trial as a logger sees it."""
+
+    local_path: str
+    checkpoint: None = None
+
+    def init_local_path(self) -> None:
+        pass
+
+
+def test_a_resumed_trial_keeps_the_columns_of_its_table(tmp_path):
+    (tmp_path / "progress.csv").write_text("training_iteration,score\n1,5\n")
+    trial = LoggedTrial(str(tmp_path))
+    table = main.ResultTable()
+    table.log_trial_result(2, trial, {"loss": 0.5, "score": 7, "training_iteration": 2})
+    table.log_trial_result(3, trial, {"training_iteration": 3})
+    table.log_trial_end(trial)
+    assert (tmp_path / "progress.csv").read_text().split() == ["training_iteration,score", "1,5", "2,7", "3,"]
+
+
+def test_results_beyond_the_last_checkpoint_are_dropped(tmp_path, monkeypatch):
+    trials = []
+    for status, saved in (("TERMINATED", None), ("ERROR", 2), ("RUNNING", 3), ("ERROR", None)):
+        folder = tmp_path / f"{status}_{saved}"
+        folder.mkdir()
+        (folder / "error.txt").touch()
+        (folder / "result.json").write_text("".join(f'{{"training_iteration": {n}}}\n' for n in (1, 2, 3)))
+        (folder / "progress.csv").write_text("training_iteration\n1\n2\n3\n")
+        checkpoint = None if saved is None else SimpleNamespace(metrics={"training_iteration": saved})
+        storage = SimpleNamespace(trial_fs_path=str(folder))
+        made = SimpleNamespace(
+            status=status, TERMINATED="TERMINATED", storage=storage, latest_checkpoint_result=checkpoint
+        )
+        trials.append(made)
+    monkeypatch.setattr(main.tune, "ExperimentAnalysis", lambda folder: SimpleNamespace(trials=trials))
+    main.rewind_trials(tmp_path)
+    left = {}
+    for table in tmp_path.glob("*/result.json"):
+        left[table.parent.name] = len(table.read_text().splitlines())
+        assert len(table.with_name("progress.csv").read_text().splitlines()) == 1 + left[table.parent.name]
+    assert left == {"TERMINATED_None": 3, "ERROR_2": 2, "RUNNING_3": 3}
+    assert not list((tmp_path / "ERROR_None").iterdir()), "the trial begins again"
 
 
 def test_signals_reach_every_experiment_of_a_file():
@@ -235,6 +291,11 @@ def results(folder) -> list[dict]:
 def env_steps(folder) -> list[int]:
     """Return the env steps in the results of the only trial in a folder."""
     return [result["num_env_steps_sampled_lifetime"] for result in results(folder)]
+
+
+def read_steps(table: Path) -> list[int]:
+    """Return the env steps in a file of results."""
+    return [json.loads(line)["num_env_steps_sampled_lifetime"] for line in table.read_text().splitlines()]
 
 
 def test_what_a_trial_requests_is_known_before_it_starts(monkeypatch):
