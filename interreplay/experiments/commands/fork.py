@@ -13,7 +13,7 @@ import pandas as pd
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import run_all
-from interreplay.experiments.commands.study_checks import check, check_resources
+from interreplay.experiments.commands.study_checks import check, check_memory, check_resources
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import IN_STUDIES, METHOD
@@ -72,8 +72,9 @@ def act(given: argparse.Namespace) -> int:
     study = plan_arms(given, checkpoint, parent, step)
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
-    check(study, numbers, here=True)
+    sizes = check(study, numbers, here=True)
     check_resources(study.execution, study.runs, alone=False)
+    check_memory(study.execution, study.runs, sizes)
     folder.begin(study)
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
     with hold(folder.path, "the study"):

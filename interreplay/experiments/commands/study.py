@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study_checks import check, check_execution, check_resources
+from interreplay.experiments.commands.study_checks import check, check_execution, check_memory, check_resources
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.original_flags import RENAMED
@@ -138,10 +138,12 @@ def act(given: Mapping[str, Any]) -> int:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
     left = {number: study.runs[number] for number in numbers if not folder.trial(study.runs[number]).is_over}
-    check(study, left, here=address == "local", folder=folder)
+    sizes = check(study, left, here=address == "local", folder=folder)
     check_execution(study, given.get("run"), address)
     if address == "local" and left:
         check_resources(study.execution, left.values(), alone)
+        if not alone:
+            check_memory(study.execution, left.values(), sizes)
     if given.get("dry_run"):
         folder.check(study)
         lines = [("", "run", "steps", "state")]

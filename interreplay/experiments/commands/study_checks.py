@@ -1,14 +1,15 @@
-"""Checks before a study starts: whether its runs can start, and whether the machine has enough CPUs and GPUs."""
+"""Checks before a study starts: whether its runs can start, and whether they fit the CPUs, GPUs and memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
 from interreplay.errors import RejectedRuns, UsageError
-from interreplay.experiments.commands.preparation import check_source
+from interreplay.experiments.commands.preparation import check_source, gigabytes, replay_bytes
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
 from interreplay.experiments.flags.values import drop_settings
@@ -19,32 +20,41 @@ from interreplay.experiments.process.machine import (
     choose_device,
     count_cpus,
     count_gpus,
+    format_count,
+    free_memory,
 )
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, StudyFolder, cpus_per_run
 from interreplay.learning.algorithms_table import check_actions
 from interreplay.runs.run_folder import find_checkpoints
+from interreplay.unrolls.mixture import UnrollMix
 
 
-def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
+def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> list[float]:
     """Make the environment and the empty replay buffer of each kind of run, and find the runs that cannot start.
 
     `here` is true if they run on this machine, with its files, GPUs and memory. With the study's folder, runs that have
     checkpoints do not need the one that they were forked from.
+
+    Returns:
+        The bytes of each run's replay buffer at its end.
 
     Raises:
         RejectedRuns: Runs cannot start; the error lists each reason with its runs.
     """
     reasons: dict[int, str] = {}
     by_kind: dict[str, str] = {}
+    sizes: dict[str, float] = {}
+    kinds = []
     for number in numbers:
         run = study.runs[number]
         trial = folder and folder.trial(run)
         if trial and trial.path.is_dir() and trial.resumable():
             run = replace(run, flags=drop_settings(run.flags, {"fork_from"}))
         kind = repr({**run.flags, "seed": 0})
+        kinds.append(kind)
         if kind not in by_kind:
             try:
-                check_run(run, study.execution, here)
+                sizes[kind] = check_run(run, study.execution, here)
                 by_kind[kind] = ""
             except UsageError as error:
                 by_kind[kind] = str(error)
@@ -52,10 +62,11 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
             reasons[number] = by_kind[kind]
     if reasons:
         raise RejectedRuns(reasons, len(study.runs))
+    return [sizes[kind] for kind in kinds]
 
 
-def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
-    """Check that a run can start; arguments as for `check`."""
+def check_run(run: PlannedRun, execution: Execution, here: bool) -> float:
+    """Check that a run can start, and return the bytes of its replay buffer at its end; arguments as for `check`."""
     settings = resolve_settings(run.given())
     device = choose_device(settings.device, execution.gpus_per_trial)
     if here:
@@ -67,7 +78,12 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
     if here and settings.offline_data is not None:
         check_recorded(settings, environment.spaces)
-    check_source(settings.replace(offline_data=None), environment, here)
+    settings = settings.replace(offline_data=None)
+    source, _ = check_source(settings, environment, here)
+    size = replay_bytes(settings, environment, source)
+    if source is None or isinstance(source, UnrollMix):
+        return size
+    return size * min(1.0, settings.total_env_steps / settings.buffer_size)
 
 
 def check_execution(study: Study, only_run: int | None, address: str) -> None:
@@ -118,3 +134,23 @@ def check_resources(
         elif job is None:  # an explicit max_concurrent may exceed the CPUs
             cpus = max(cpus, execution.max_concurrent * needed)
         check_room(needed, execution.gpus_per_trial, cpus, execution.gpus_per_trial if gpus is None else gpus)
+
+
+def check_memory(execution: Execution, runs: Iterable[PlannedRun], sizes: Sequence[float]) -> None:
+    """Reject runs whose replay buffers, of `sizes` bytes, do not fit into this machine's memory at the same time."""
+    settings = [vars(resolve_settings(run.given())) for run in runs]
+    at_once = len(sizes)
+    if not execution.together:
+        at_once = execution.max_concurrent or max(1, count_cpus() // cpus_per_run(execution, settings))
+    largest = sorted(sizes, reverse=True)[:at_once]
+    free = free_memory()
+    if sum(largest) <= free:
+        return
+    fitting = max(1, sum(total <= free for total in itertools.accumulate(largest)))
+    fix = f"--max_concurrent {fitting} or a smaller --buffer_size"
+    if execution.together:
+        fix = "fewer runs or a smaller --buffer_size, because --together trains all runs at once"
+    raise UsageError(
+        f"the replay buffers of {format_count(len(largest), 'run')} at a time take {gigabytes(sum(largest))} GB, "
+        f"{gigabytes(free)} GB are free; expected {fix}"
+    )

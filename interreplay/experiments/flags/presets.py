@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import ConstructorError
 
 from interreplay.errors import UsageError, accepted_names, check_keys
 from interreplay.experiments.flags.reading import Flag
@@ -26,6 +27,8 @@ from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, get_built
 
 FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NONE = "none"
+_MERGE = "tag:yaml.org,2002:merge"
+"""Tag of the key ``<<``."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,23 @@ def load(name: str) -> Preset:
     return _read_checked(name, path)
 
 
+class UniqueKeyLoader(yaml.SafeLoader):
+    """Loader of YAML that rejects a key that a mapping has twice; PyYAML uses the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        keys = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if key.value in keys:
+                    raise ConstructorError(problem=f"found the key {key.value!r} twice", problem_mark=key.start_mark)
+                keys.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path, shown: str) -> Any:
     """Return the contents of a YAML file; `shown` is its name in messages."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), UniqueKeyLoader)
     except FileNotFoundError:
         raise UsageError(f"{shown} does not exist") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

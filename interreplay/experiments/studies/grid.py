@@ -15,6 +15,7 @@ import yaml
 
 from interreplay.errors import RejectedRuns, UsageError, check_keys, did_you_mean
 from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
+from interreplay.experiments.flags.presets import UniqueKeyLoader
 from interreplay.experiments.flags.replay_flags import format_arguments, shorten_name
 from interreplay.experiments.flags.run_flags import ALIASES, FLAGS, IN_STUDIES
 from interreplay.experiments.flags.study_flags import FILE_KEYS
@@ -37,7 +38,7 @@ OF_CUSTOM = {*METHODS, *BLENDS, *BUFFER_ARGUMENTS, *GAUSSIAN_PROCESS_NAMES, "int
 def read_study_file(path: Path) -> dict[str, Any]:
     """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution."""
     try:
-        contents = yaml.safe_load(path.read_text())
+        contents = yaml.load(path.read_text(), UniqueKeyLoader)
     except OSError as error:
         raise UsageError(f"study file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -131,6 +132,8 @@ def _read_list(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[An
         value = [value]
     if not value or (key in grid and value == [None]):
         raise UsageError(f"{key} is empty; expected at least one entry, or no key {key}")
+    if key in grid and None in value:
+        raise UsageError(f"{key} has an empty entry; expected names only")
     return value
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as cluster_run
+from interreplay.experiments.commands import study_checks
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
@@ -56,6 +57,9 @@ def file(tmp_path):
         ({"envs": "[Pendulum-v9x]"}, "unknown environment 'Pendulum-v9x'; did you mean Pendulum"),
         ({"trainers": "[SACC]"}, "unknown trainer 'SACC'; did you mean SAC?"),
         ({"buffers": "[]"}, "buffers is empty"),
+        ({"buffers": "[NMER, null]"}, "buffers has an empty entry; expected names only"),
+        ({"settings": "{gamma: .9}\nsettings: {n_step: 3}"}, "found the key 'settings' twice"),
+        ({"settings": "{gamma: .9, gamma: .8}"}, "found the key 'gamma' twice"),
         ({"seeds": "[]"}, "seeds []: expected a number of seeds from 1 to 1000, such as 5, or a list of seeds"),
         ({"seeds": "20261126"}, "seeds 20261126: expected a number of seeds from 1 to 1000"),
         ({"seeds": "[2147483648]"}, "seeds [2147483648]: expected"),
@@ -87,6 +91,24 @@ def test_invalid_studies_are_one_line_before_anything_starts(changes, line, file
     for words in ([], ["--dry_run"]):
         assert line in refused(capsys, *words, "--results_dir", results, file(**changes))
     assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "runs", "fix"),
+    [
+        (["--max_concurrent", "2"], 2, "--max_concurrent 1 or a smaller --buffer_size"),
+        (["--together", "1"], 3, "fewer runs or a smaller --buffer_size, because --together trains all runs at once"),
+    ],
+)
+def test_runs_whose_buffers_do_not_fit_into_memory_together(words, runs, fix, file, capsys, tmp_path, monkeypatch):
+    """A row of Pendulum-v1 takes 40 bytes; the buffers are larger than the runs are long."""
+    study = file(seeds="3", settings="{total_env_steps: 1000}")
+    monkeypatch.setattr(study_checks, "free_memory", lambda: 79_000)
+    size = f"{40_000 * runs / 1e9:.3g} GB"
+    line = f"replay buffers of {runs} runs at a time take {size}, 7.9e-05 GB are free; expected {fix}"
+    assert line in refused(capsys, *words, "--dry_run", "--output_dir", tmp_path / "results", study)
+    monkeypatch.setattr(study_checks, "free_memory", lambda: 121_000)
+    assert cluster_run.main([*words, "--dry_run", "--output_dir", str(tmp_path / "results"), str(study)]) == 0
 
 
 def test_settings_that_a_study_cannot_have(file, capsys, tmp_path):
