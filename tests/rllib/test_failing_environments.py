@@ -146,15 +146,25 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
 
 
 @pytest.mark.parametrize(
-    ("env", "column"), [(failing_envs.RewardNaN, "rewards"), (failing_envs.ObservationNaN, "next_obs")]
+    ("env", "column", "runners"),
+    [
+        (failing_envs.RewardNaN, "rewards", 0),
+        (failing_envs.ObservationNaN, "next_obs", 0),
+        pytest.param(failing_envs.RewardNaN, "rewards", 1, marks=pytest.mark.slow),
+    ],
 )
-def test_nan_in_an_evaluation_is_an_error(env, column):
+def test_nan_in_an_evaluation_is_an_error(env, column, runners):
     """RLlib's mean of the returns would be that of the last evaluation."""
-    made = config(failing_envs.Counting).evaluation(evaluation_interval=1, evaluation_config={"env": env})
+    made = config(failing_envs.Counting).evaluation(
+        evaluation_interval=1,
+        evaluation_config={"env": env, "num_envs_per_env_runner": 1},
+        evaluation_num_env_runners=runners,
+    )
     algorithm = made.build_algo()
     with pytest.raises(NonFiniteError, match=f"{column} holds nan at a step of an evaluation of {env.__name__}; only"):
         algorithm.train()
     assert algorithm.env_steps == 50, "the steps of training are kept"
+    assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 10, "it fails once"
 
 
 def test_an_environment_that_rejects_the_action_after_its_own_nan():

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from interreplay.environments.registration import inner_env_name
-from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, describe_error
+from interreplay.errors import EnvironmentFailure, InterreplayError, NonFiniteError, RunnerLost, describe_error
 from interreplay.transitions import to_arrays, to_tensors
 
 FromColumns = Callable[[dict[str, Tensor]], Any]
@@ -118,6 +118,7 @@ class RemoteRunners:
 
         Raises:
             EnvironmentFailure: An environment raised an error, or returned invalid values.
+            NonFiniteError: An environment returned numbers that are not finite.
             RunnerLost: A runner is lost, or did not return within `evaluation_sample_timeout_s`.
         """
         found, failure = self._call_with(weights, sample, "evaluation_sample_timeout_s")
@@ -147,7 +148,7 @@ class RemoteRunners:
             runner.set_state(ray.get(reference))
             try:
                 return work(runner)
-            except EnvironmentFailure as failure:
+            except (EnvironmentFailure, NonFiniteError) as failure:
                 return failure
 
         silent = set(self.get_handles())
@@ -158,7 +159,7 @@ class RemoteRunners:
             reply = result.get()
             if not result.ok:
                 failure = convert_error(reply, result.actor_id)
-            elif isinstance(reply, EnvironmentFailure):
+            elif isinstance(reply, EnvironmentFailure | NonFiniteError):
                 failure = reply
             else:
                 found.append(reply)
