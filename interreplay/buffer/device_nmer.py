@@ -216,8 +216,12 @@ class DeviceNMER(ReplayBuffer):
         """Return the memory of the full buffer in bytes: main memory, plus the rows on the device if it is a CPU."""
         total = super().nbytes(columns)
         if self.device.type == "cpu":
-            total += self.capacity * DeviceRows.nbytes_per_row(num_features(columns), self._k)
+            total += self.nbytes_on_device(columns)
         return total
+
+    def nbytes_on_device(self, columns: Columns) -> int:
+        """Return the memory in bytes of the full buffer's rows and neighbors on the device."""
+        return self.capacity * DeviceRows.nbytes_per_row(num_features(columns), self._k)
 
     def part_names(self) -> dict[str, str]:
         """Return the classes of NMER's parts, because NMER loads states of this buffer and vice versa."""

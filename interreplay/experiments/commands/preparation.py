@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.lookup import Environment
@@ -161,7 +162,8 @@ def build_source(settings: SimpleNamespace, environment: Environment) -> RowSour
     """Build the source of a run's batches, and check that it can store the environment's rows."""
     kind, arguments = describe_source(settings)
     device = "cpu"
-    if settings.device == "cuda" and not settings.cuda_graph:  # with graphs, the learner copies batches itself
+    # With graphs, the learner copies batches itself, except those of a buffer on the device of the updates.
+    if settings.device == "cuda" and (not settings.cuda_graph or kind == DeviceNMER.__name__):
         device = "cuda:0"
     defaults = {
         "seed": settings.seed,
@@ -260,6 +262,12 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: So
     line = f"{stored}: {gigabytes(need)} GB when full, {gigabytes(free)} GB free"
     if need > free:
         raise UsageError(f"{line}; {fix}")
+    if isinstance(source, DeviceNMER) and source.device.type != "cpu":
+        on_gpu = source.nbytes_on_device(columns_from_spaces(*environment.spaces))
+        free = free_memory(settings.device)
+        line = f"{line}; on the GPU: {gigabytes(on_gpu)} GB when full, {gigabytes(free)} GB free"
+        if on_gpu > free:
+            raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / on_gpu)} would fit")
     return line
 
 

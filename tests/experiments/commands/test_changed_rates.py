@@ -1,6 +1,7 @@
 """Learning rates changed on resume, the device that is chosen automatically, and batches on it."""
 
 import json
+import re
 
 import pytest
 
@@ -72,6 +73,21 @@ def test_batches_stay_in_main_memory_if_updates_are_graphs(graphs, device):
     assert str(preparation.build_source(settings, make_environment(settings)).device) == device
     assert configure(settings).cuda_graph == graphs
     assert settings_resumed(vars(settings), {"cuda_graph": not graphs}).cuda_graph != graphs
+
+
+def test_rows_on_the_gpu_are_compared_with_its_memory(monkeypatch):
+    given = make_parser().given([*LINE.split(), "--device", "cuda", "--buffer", "DeviceNMER", "--buffer_size", "10000"])
+    settings = resolve_settings(given)
+    environment = make_environment(settings)
+    source = preparation.build_source(settings, environment)
+    memory = {"cpu": 1e7, "cuda": 1e7}
+    monkeypatch.setattr(preparation, "free_memory", memory.__getitem__)
+    line = preparation.check_memory(settings, environment, source)
+    in_main, on_gpu = map(float, re.findall(r"([\d.]+) GB when full", line))
+    assert in_main < on_gpu < 0.01, "rows on the GPU do not count as main memory"
+    memory["cuda"] = 1e6
+    with pytest.raises(UsageError, match=r"on the GPU: .* GB when full, 0\.001 GB free; --buffer_size \d+ would fit"):
+        preparation.check_memory(settings, environment, source)
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "cuda")])
