@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.errors import accepted_names
-from interreplay.transitions import Observation, observation_parts
+from interreplay.errors import PartError, accepted_names
+from interreplay.transitions import Observation, map_observation, observation_parts
 
 TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
@@ -175,16 +175,47 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
     )
 
 
+class UserTermination:
+    """A user's termination function, with checks of what it returns. It receives copies, which it may change."""
+
+    def __init__(self, function: TerminationFn):
+        self._function = function
+
+    def __call__(self, obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+        """Return which of n transitions terminate, bool ``(n,)``.
+
+        Raises:
+            PartError: The function returned anything other than one bool, 0 or 1 per row.
+        """
+        copied_obs = map_observation(Tensor.clone, obs)
+        returned = self._function(copied_obs, actions.clone(), map_observation(Tensor.clone, next_obs))
+        shape = (len(actions),)
+        expected = f"expected bool of shape {shape}, one per row"
+        try:
+            found = torch.as_tensor(returned, device=actions.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise PartError(f"termination_fn returned a {type(returned).__name__}; {expected}") from None
+        if found.shape != shape:
+            raise PartError(f"termination_fn returned shape {tuple(found.shape)}; {expected}")
+        terminated = found.bool()
+        if found.dtype != torch.bool and not torch.equal(terminated.to(found.dtype), found):  # 0 and 1 are accepted
+            wrong = found[terminated.to(found.dtype) != found][0].item()
+            raise PartError(f"termination_fn returned {wrong} for a row; {expected}")
+        return terminated
+
+
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:
-    """Return the termination function of an environment id; return functions and None unchanged.
+    """Return the termination function of an environment id, or a user's function with checks; None is unchanged.
 
     Raises:
         ValueError: There is no function for the id, or `given` is something else.
     """
+    if given is None:
+        return None
     if isinstance(given, str):
         return termination_function(given)
-    if given is not None and not callable(given):
+    if not callable(given):
         raise ValueError(
             f"termination_fn is {given!r}; expected a function (s, a, s') -> (n,) bool, or the id of an environment"
         )
-    return given
+    return UserTermination(given)

@@ -7,6 +7,7 @@ from builders import identical, make, require_same_samples
 from scipy.stats import kstest
 
 from interreplay import ReplayBuffer, Transitions
+from interreplay.errors import PartError
 from interreplay.neighborhood import ClusterCenter
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.synthesis import Mixup, NearestOutcome
@@ -131,6 +132,30 @@ def test_termination_by_a_function(name):
     assert torch.equal(rows.terminated[blended], rows.next_obs[blended, 0] > 0.5)
     assert torch.equal(rows.terminated[~blended], buffer.storage[sample.slots[~blended]].terminated)
     assert torch.equal(rows.discounts, torch.where(rows.terminated, 0.0, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda s: s[:, :1] > 0, r"returned shape \(8, 1\)"),
+        (lambda s: bool((s[:, 0] > 0).any()), r"returned shape \(\)"),
+        (lambda s: s[:, 0] * 0 + 0.5, "returned 0.5 for a row"),
+        (lambda s: s[:, 0] * float("nan"), "returned nan for a row"),
+        (lambda s: None, "returned a NoneType"),
+    ],
+)
+def test_an_invalid_termination_function_is_rejected(returned, message):
+    buffer = filled(NMER, termination_fn=lambda s, a, n: returned(n))
+    with pytest.raises(PartError, match=rf"termination_fn {message}; expected bool of shape \(8,\), one per row"):
+        buffer.sample(8)
+
+
+def test_a_termination_function_may_return_an_array_and_change_its_inputs():
+    def changing(obs, actions, next_obs):
+        return (next_obs.sub_(0.5)[:, 0] > 0).numpy()
+
+    plain = filled(NMER, termination_fn=lambda s, a, n: n[:, 0] > 0.5)
+    identical(filled(NMER, termination_fn=changing).sample(64).transitions, plain.sample(64).transitions)
 
 
 @pytest.mark.parametrize("termination_fn", [None, lambda s, a, n: torch.ones(len(a), dtype=torch.bool)])
