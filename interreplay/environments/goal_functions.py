@@ -20,14 +20,15 @@ GoalFn = Callable[[np.ndarray, np.ndarray, dict[str, Any]], Any]
 def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, in one call if possible, else row by row.
 
-    A function that accepts single rows only returns another shape or raises an error for many rows.
+    A function that accepts single rows only returns another shape or raises an error for many rows. It receives copies,
+    which it may change.
 
     Raises:
         PartError: The function returned anything other than one finite number per row.
     """
     count = len(achieved)
-    many_achieved = achieved
-    many_desired = desired
+    many_achieved = achieved.copy()
+    many_desired = desired.copy()
     if count in achieved.shape[1:]:  # a function of single rows could return n values by coincidence, but not n + 1
         many_achieved = np.concatenate([achieved, achieved[-1:]])
         many_desired = np.concatenate([desired, desired[-1:]])
@@ -37,7 +38,7 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         values = np.empty(0)
     if values.shape == many_achieved.shape[:1]:
         return _check_finite(fn, values[:count])
-    found = [np.asarray(fn(one, goal, {})) for one, goal in zip(achieved, desired, strict=True)]
+    found = [np.asarray(fn(one.copy(), goal.copy(), {})) for one, goal in zip(achieved, desired, strict=True)]
     for value in found:
         if value.size != 1:
             raise PartError(f"{_get_name(fn)} returned {_shorten(value)} for one row; {EXPECTED}")

@@ -100,8 +100,10 @@ class Relabel:
         Raises:
             UsageError: The function raised an error, or returned values of a wrong shape or non-finite rewards.
         """
+        rows = (map_observation(np.copy, value) for value in (obs, action, next_obs))  # the function may change them
+        given = {name: column.copy() for name, column in columns.items()}
         try:
-            found = self._function(obs, action, next_obs, **columns)
+            found = self._function(*rows, **given)
         except Exception as error:
             raise UsageError(f"relabel {self.name} failed on {place}: {locate_error(error)}") from error
         pair = (found, columns["terminated"])

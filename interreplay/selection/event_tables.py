@@ -147,7 +147,7 @@ class EventTables(Selector):
         rows = rows.replace(discounts=discounts)  # stored rows have them
         for event in self.events:
             if isinstance(event, CallableEvent):
-                event.evaluate(rows)
+                event.evaluate(rows.map(Tensor.clone))  # the function may change them
 
     def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"

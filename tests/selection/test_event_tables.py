@@ -221,3 +221,16 @@ def test_an_event_may_return_zeros_and_ones():
     rows = make(6)
     buffer.add(rows)
     assert sorted(buffer.selector._tables[0].members.tolist()) == np.flatnonzero(np.asarray(rows.rewards) > 0).tolist()
+
+
+def test_an_event_may_change_its_inputs():
+    def changing(rows):
+        rows.rewards.mul_(2)
+        return rows.rewards > 1
+
+    rows = make(6)
+    expected = rows.rewards.clone()
+    buffer = EventTables(capacity=10, events=[changing])
+    buffer.add(rows)
+    assert torch.equal(rows.rewards, expected)
+    assert torch.equal(buffer.storage.column("rewards")[:6], expected)

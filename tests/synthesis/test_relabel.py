@@ -272,3 +272,19 @@ def test_a_function_of_goals_must_return_a_finite_number_per_row(value, returned
     with pytest.raises(PartError, match=f"reward returned {returned}; expected one finite number per row"):
         each(reward, goals, goals)
     assert each(lambda a, d, _: np.ones((*a.shape[:-1], 1)), goals, goals).tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_a_function_of_goals_may_change_its_inputs(dimensions):
+    def changing(achieved, desired, info):
+        achieved -= desired
+        assert achieved.ndim <= dimensions
+        return -np.linalg.norm(achieved, axis=-1)
+
+    buffer = HER(capacity=50, k=CERTAIN, compute_reward=changing, seed=0)
+    buffer.add(make(40, obs_shape=GOAL))
+    sample = buffer.sample(16)
+    rows = sample.transitions
+    achieved = rows.next_obs["achieved_goal"]
+    assert torch.equal(achieved, buffer.storage[sample.slots].next_obs["achieved_goal"])
+    assert torch.allclose(rows.rewards, -(achieved - rows.next_obs["desired_goal"]).norm(dim=1))

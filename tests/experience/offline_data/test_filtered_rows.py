@@ -482,6 +482,26 @@ def test_an_environment_returns_the_rewards_that_stored_rows_get(tmp_path):
     assert found.terminated.tolist() == ends and 0 < sum(ends) < 150
 
 
+def test_a_reward_function_may_change_its_inputs(tmp_path):
+    def changing(obs, action, next_obs, **columns):
+        for given in (obs, action, next_obs, *columns.values()):
+            given[:] = 0
+        return np.ones(len(obs))
+
+    plain, changed = gym.make("Pendulum-v1"), Relabeled(gym.make("Pendulum-v1"), changing)
+    plain.reset(seed=0)
+    changed.reset(seed=0)
+    action = np.ones(1, np.float32)
+    for _ in range(2):
+        assert np.array_equal(changed.step(action)[0], plain.step(action)[0])
+    assert action[0] == 1
+    rows = episodes_of([5])
+    fill(tmp_path / "a", rows)
+    spaces = (plain.observation_space, plain.action_space)
+    found = stored(open_rows(str(tmp_path / "a"), spaces, relabel=changing))
+    assert torch.equal(found.obs, rows.obs) and torch.equal(found.actions, rows.actions)
+
+
 def test_a_relabeled_environment_can_be_saved_in_the_middle_of_an_episode():
     def reward(obs, action, next_obs, **columns):
         return next_obs[:, 2] - obs[:, 2]
