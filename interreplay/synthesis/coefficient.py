@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from interreplay.errors import check_number
+from interreplay.errors import PartError, check_number
 
 Coefficient = Callable[[int, np.random.Generator], np.ndarray]
 """A distribution of λ: maps a number of rows and a generator to one λ between 0 and 1 per row ``(size,)``."""
@@ -32,3 +33,37 @@ class Uniform:
 
     def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
         return rng.random(size)
+
+
+def check_coefficient(given: Any) -> Coefficient:
+    """Return a distribution of λ.
+
+    Raises:
+        ValueError: `given` is not a function.
+    """
+    if isinstance(given, type) or not callable(given):
+        raise ValueError(f"coefficient is {given!r}; expected a function (size, rng) -> λ (size,), such as Beta(0.75)")
+    return given
+
+
+def draw_coefficients(coefficient: Coefficient, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Return λ ``(size,)``.
+
+    Raises:
+        PartError: A user's function returned anything other than one number from 0 to 1 per row.
+    """
+    drawn = coefficient(size, rng)
+    if isinstance(coefficient, Beta | Uniform):
+        return drawn
+    name = getattr(coefficient, "__qualname__", type(coefficient).__name__)
+    expected = f"expected numbers from 0 to 1 of shape {(size,)}, one λ per row"
+    try:
+        numbers = np.asarray(drawn, np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise PartError(f"the coefficient {name} returned a {type(drawn).__name__}; {expected}") from None
+    if numbers.shape != (size,):
+        raise PartError(f"the coefficient {name} returned shape {numbers.shape}; {expected}")
+    inside = (numbers >= 0) & (numbers <= 1)
+    if not inside.all():
+        raise PartError(f"the coefficient {name} returned {numbers[~inside][0]}; {expected}")
+    return numbers

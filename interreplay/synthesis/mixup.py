@@ -11,7 +11,7 @@ from interreplay.errors import check_number
 from interreplay.part import AnnealedPart
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
-from interreplay.synthesis.coefficient import Beta, Coefficient
+from interreplay.synthesis.coefficient import Beta, Coefficient, check_coefficient, draw_coefficients
 from interreplay.transitions import Transitions, map_observation, observation_parts, unchecked
 
 __all__ = ["Blend", "Mixup", "TerminationFn"]
@@ -112,7 +112,8 @@ class Mixup(Blend):
         interp_decay: Decrease of `prob_interpolation` over the run.
 
     Raises:
-        ValueError: If `prob_interpolation` is not a probability or `interp_decay` is negative.
+        ValueError: If `prob_interpolation` is not a probability, `interp_decay` is negative, or `coefficient` is not a
+            function.
     """
 
     def __init__(
@@ -123,11 +124,11 @@ class Mixup(Blend):
         interp_decay: float = 0.0,
     ):
         super().__init__(prob_interpolation, termination_fn, interp_decay)
-        self.coefficient = coefficient if coefficient is not None else Beta()
+        self.coefficient = Beta() if coefficient is None else check_coefficient(coefficient)
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
-        mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
+        mix = torch.from_numpy(draw_coefficients(self.coefficient, len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         return Synthesized(self.with_termination(anchors.blend(partners, mix), anchors, mix), mix)
 

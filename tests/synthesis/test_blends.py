@@ -8,10 +8,12 @@ from scipy.stats import kstest
 
 from interreplay import ReplayBuffer, Transitions
 from interreplay.errors import PartError
-from interreplay.neighborhood import ClusterCenter
+from interreplay.neighborhood import KNN, ClusterCenter
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.synthesis import Mixup, NearestOutcome
+from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
+from interreplay.synthesis.gaussian_process import GaussianProcess
 from interreplay.transitions import unchecked
 from replay_buffers import NMER, ContinuousTransition, KNNOutcome, NaiveMixup, Uniform
 
@@ -148,6 +150,33 @@ def test_an_invalid_termination_function_is_rejected(returned, message):
     buffer = filled(NMER, termination_fn=lambda s, a, n: returned(n))
     with pytest.raises(PartError, match=rf"termination_fn {message}; expected bool of shape \(8,\), one per row"):
         buffer.sample(8)
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "message"),
+    [
+        (lambda size, rng: np.full(size, np.nan), "returned nan"),
+        (lambda size, rng: np.full(size, 1.5), "returned 1.5"),
+        (lambda size, rng: rng.random((size, 1)), r"returned shape \(8, 1\)"),
+        (lambda size, rng: None, r"returned (nan|shape \(\))"),
+        (lambda size, rng: ["half"] * size, "returned a list"),
+    ],
+)
+@pytest.mark.parametrize("synthesizer", [Mixup, GaussianProcess])
+def test_an_invalid_coefficient_is_rejected(synthesizer, coefficient, message):
+    buffer = ReplayBuffer(200, neighborhood=KNN(k=3, draw=None), synthesizer=synthesizer(coefficient=coefficient))
+    buffer.add(make(50))
+    with pytest.raises(PartError, match=rf"coefficient .* {message}; expected numbers from 0 to 1 of shape \(8,\)"):
+        buffer.sample(8)
+    for wrong in (0.5, Beta):
+        with pytest.raises(ValueError, match=r"coefficient is .*; expected a function \(size, rng\)"):
+            synthesizer(coefficient=wrong)
+
+
+def test_a_coefficient_may_return_a_tensor():
+    buffer = ReplayBuffer(200, neighborhood=KNN(k=3), synthesizer=Mixup(lambda size, rng: torch.full((size,), 0.25)))
+    buffer.add(make(50, ends=0.0))
+    assert (buffer.sample(8).mix == 0.25).all()
 
 
 def test_a_termination_function_may_return_an_array_and_change_its_inputs():

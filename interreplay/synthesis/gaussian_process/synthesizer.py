@@ -12,7 +12,7 @@ from torch import Tensor
 from interreplay.part import standard_normal
 from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesized
-from interreplay.synthesis.coefficient import Beta, Coefficient
+from interreplay.synthesis.coefficient import Beta, Coefficient, check_coefficient, draw_coefficients
 from interreplay.synthesis.gaussian_process.fit import Schedule
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, stack_inputs, stack_targets, with_outcome
@@ -65,7 +65,7 @@ class GaussianProcess(Blend):
         self.form = form or Form()
         self.preparation = preparation or Preparation()
         self.schedule = schedule or Schedule()
-        self.coefficient = coefficient or Beta()
+        self.coefficient = Beta() if coefficient is None else check_coefficient(coefficient)
         self.sample_posterior = sample_posterior
         self.weighted = weighted
         self.holdout = holdout
@@ -80,7 +80,7 @@ class GaussianProcess(Blend):
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
-        mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
+        mix = torch.from_numpy(draw_coefficients(self.coefficient, len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
         z = torch.cat([stack_inputs(anchors).unsqueeze(1), stack_inputs(neighbors)], dim=1)
