@@ -211,6 +211,24 @@ def overrides(part: Part, method: str) -> bool:
     return any(overrides(inner, method) for inner in part.inner_parts().values())
 
 
+def bind(part: Part, owner: object) -> None:
+    """Bind a part that keeps state of rows, and the parts inside it, to one replay buffer.
+
+    Args:
+        part: The part.
+        owner: Identifies the buffer; copies of a buffer have copies of its parts.
+
+    Raises:
+        ValueError: If the part is bound to another buffer, with other rows in the same slots.
+    """
+    if type(part).observe is not Part.observe and vars(part).setdefault("_owner", owner) is not owner:
+        raise ValueError(
+            f"this {type(part).__name__} keeps state of another replay buffer's rows; expected a new object per buffer"
+        )
+    for inner in part.inner_parts().values():
+        bind(inner, owner)
+
+
 def union(parts: Iterable[Any], attribute: str) -> frozenset[str]:
     """Return the union of an attribute of several parts, such as ``"needs"``."""
     return frozenset[str]().union(*map(attrgetter(attribute), parts))

@@ -1,5 +1,6 @@
 """ReplayBuffer: adding rows in portions, rejected rows, updates after overwriting, users' parts."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -65,9 +66,16 @@ def test_invalid_sizes_are_rejected():
     with pytest.raises(ValueError, match="cannot sample 4 rows from 0"):
         buffer.sample(4)
     buffer.add(make(3))
-    for size in (0, -1):
+    for size in (0, -1, 2.0):
         with pytest.raises(ValueError, match=f"cannot sample {size} rows from 3"):
             buffer.sample(size)
+    assert len(buffer.sample(np.int64(2)).slots) == 2
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a"])
+def test_invalid_seeds_are_rejected(seed):
+    with pytest.raises(ValueError, match=f"seed is {seed!r}; expected an integer of 0 or more, or None"):
+        Uniform(seed=seed)
 
 
 @pytest.mark.parametrize("kind", [Uniform, PER, NMER])
@@ -225,6 +233,25 @@ def test_parts_of_other_kinds_are_rejected(arguments, message):
         HER(neighborhood=PER())
     with pytest.raises(ValueError, match="blend is 'Mixup'; expected .* derived from Synthesizer"):
         HER(neighborhood=KNN(), blend="Mixup")
+
+
+def test_parts_with_the_rows_of_another_buffer_are_rejected():
+    shared = Prioritized()
+    buffer = NMER(capacity=10, selector=shared, seed=0)
+    buffer.add(make(20))
+    other = ReplayBuffer(10, selector=MixedSelection({"all": UniformSelector(), "hard": shared}, {"hard": 0.5}))
+    with pytest.raises(
+        ValueError, match="this Prioritized keeps state of another replay buffer's rows; expected a new"
+    ):
+        other.add(make(3))
+    assert not len(other)
+    copied = copy.deepcopy(buffer)
+    copied.add(make(3))
+    buffer.add(make(3))
+    identical(copied.sample(8).transitions, buffer.sample(8).transitions)
+    uniform = UniformSelector()
+    for _ in range(2):
+        ReplayBuffer(10, selector=uniform).add(make(3))
 
 
 def test_n_step_rows_without_discounts_have_those_of_their_anchors():

@@ -22,7 +22,7 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import Context, class_names, evict, overrides, result_error, union
+from interreplay.part import Context, bind, class_names, evict, overrides, result_error, union
 from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import Columns, get_columns, num_features
@@ -98,7 +98,11 @@ class ReplayBuffer:
         self.device = torch.device(device)
         self.credit = PriorityUpdate() if credit is None else credit
         self.credit.check(self.selector)
-        self.rng = np.random.default_rng(seed)
+        try:
+            self.rng = np.random.default_rng(seed)
+        except (TypeError, ValueError):
+            raise ValueError(f"seed is {seed!r}; expected an integer of 0 or more, or None") from None
+        self._owner = object()
         self._links_checked = False
         self._checking = [part for part in self.parts.values() if overrides(part, "check_rows")]
         self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
@@ -137,6 +141,8 @@ class ReplayBuffer:
         if not len(transitions):
             return self.storage.add(transitions)
         transitions = self.check_rows(transitions)
+        if not self.storage.written:
+            self._bind_parts()
         if len(transitions) <= self.capacity:
             return self._add(transitions)
         slots = []
@@ -162,6 +168,10 @@ class ReplayBuffer:
             part.observe(self.storage, slots)
         return slots
 
+    def _bind_parts(self) -> None:
+        for part in self.parts.values():
+            bind(part, self._owner)
+
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         """Mark the newest rows of running episodes as truncated, because no rows will follow.
 
@@ -182,6 +192,7 @@ class ReplayBuffer:
                 "expected an empty buffer with the same capacity"
             )
         self.check(storage.columns)
+        self._bind_parts()
         self.storage = storage
         oldest = (storage.written - len(storage)) % storage.capacity
         slots = storage.consecutive_slots(oldest, len(storage))
@@ -205,11 +216,11 @@ class ReplayBuffer:
             size: Number of rows n.
 
         Raises:
-            ValueError: If `size` is not positive or nothing is stored.
+            ValueError: If `size` is not a positive integer or nothing is stored.
             PartError: If a part violates its contract. For users' parts, the first `CHECKED_DRAWS` draws are checked.
         """
-        if size < 1 or not len(self):
-            raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
+        if not isinstance(size, Integral) or size < 1 or not len(self):
+            raise ValueError(f"cannot sample {size!r} rows from {len(self)} stored ones; expected at least 1 of each")
         if self._n_step_range is not None:
             low, high = self._n_step_range
             self._use_n_step(int(self.rng.integers(low, high, endpoint=True)))

@@ -124,9 +124,9 @@ def test_statistics_are_prefixed_with_names():
 
 
 def test_a_mixture_defines_the_critic_loss_if_all_its_selectors_do():
-    kinds = {"large": LossAdjusted(), "small": ActorPrioritized()}
-    for selectors, defined in ((kinds, True), (kinds | {"all": Uniform()}, False)):
-        buffer = ReplayBuffer(30, MixedSelection(selectors))
+    for others, defined in (({}, True), ({"all": Uniform()}, False)):
+        selectors = {"large": LossAdjusted(), "small": ActorPrioritized()}
+        buffer = ReplayBuffer(30, MixedSelection(selectors | others))
         buffer.add(make(30))
         sample = buffer.sample(30)
         assert buffer.brings_critic_loss is defined
