@@ -36,7 +36,8 @@ class Relabel(Synthesizer):
         blend: Blends the relabeled rows; None disables blending.
 
     Raises:
-        ValueError: If k is negative, or the blend is not a synthesizer or has its own termination function.
+        ValueError: If k is negative, a function is not callable, or the blend is not a synthesizer or has its own
+            termination function.
     """
 
     recomputes_rewards = True
@@ -49,6 +50,9 @@ class Relabel(Synthesizer):
         blend: Synthesizer | None = None,
     ):
         check_number("k", k, 0)
+        for name, function in (("compute_reward", compute_reward), ("compute_terminated", compute_terminated)):
+            if function is not None and not callable(function):
+                raise ValueError(f"{name} is {function!r}; expected a function such as env.unwrapped.{name}")
         if blend is not None and not isinstance(blend, Synthesizer):
             raise ValueError(f"blend is {blend!r}; expected an object of a class derived from Synthesizer")
         if blend is not None and blend.recomputes_termination:

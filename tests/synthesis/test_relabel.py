@@ -229,6 +229,8 @@ def test_error_messages():
         buffer.sample(4)
     with pytest.raises(ValueError, match="k is -1"):
         HER(k=-1)
+    with pytest.raises(ValueError, match=r"compute_reward is 0.5; expected a function such as env.unwrapped"):
+        HER(compute_reward=0.5)
     with pytest.raises(ValueError, match="n_step is 3"):
         HER(n_step=3)
     with pytest.raises(ValueError, match="without a neighborhood"):
