@@ -7,8 +7,9 @@ from interreplay.selection import Combined, Selector
 class CER(ReplayBuffer):
     """Combined experience replay: n − 1 uniform transitions and the newest one.
 
-    It has no cost. The paper proposes it for buffers that are too large, in which a new transition is drawn late. With
-    one update per step and 256 rows per batch a new transition is drawn soon, and the benefit is small.
+    The cost is a few array operations per batch. The paper proposes it for buffers that are too large, in which a new
+    transition is drawn late. With one update per step and 256 rows per batch a new transition is drawn soon, and the
+    benefit is small.
 
     Source: Zhang & Sutton 2017, A deeper look at experience replay, arXiv:1712.01275.
 

@@ -8,8 +8,8 @@ class Online(ReplayBuffer):
     """Returns the newest n transitions, newest first.
 
     Nothing is random: batches are as correlated as experience, and with one step per update, consecutive batches differ
-    by one row. It has no cost. Use it to measure the effect of replay; most off-policy algorithms fail with it. Rows
-    are repeated while fewer than n are stored.
+    by one row. It costs about as much as uniform replay. Use it to measure the effect of replay; most off-policy
+    algorithms fail with it. Rows are repeated while fewer than n are stored.
 
     Source: the baseline of Fedus et al. 2020, Revisiting fundamentals of experience replay.
 

@@ -1,4 +1,4 @@
-"""Check the installation in under a minute and explain how to fix it: ``python smoketest.py``.
+"""Check the installation, in about a minute, and explain how to fix it: ``python smoketest.py``.
 
 ``python smoketest.py --cluster`` instead checks this node of a cluster for known problems.
 """
