@@ -97,7 +97,9 @@ class ActorCriticSettings:
     critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
     network: Any = setting(
-        None, OrWord(Network(), "none", None), "layers by stream of the network, instead of hiddens; none uses hiddens"
+        None,
+        OrWord(Network(), "none", None),
+        "layers of each stream of the network, instead of hiddens; none uses hiddens",
     )
     activation: str = setting("relu", OneOf("relu", "tanh"), "activation function of the hidden layers")
     encoder: Any = setting(
@@ -165,7 +167,7 @@ class ActorCriticSettings:
     grad_clip_by: str = setting(
         "global_norm",
         OneOf("global_norm", "norm", "value"),
-        "quantity bounded by grad_clip: the norm of all gradients, the norm per layer, or each number",
+        "quantity bounded by grad_clip: the norm of all gradients, the norm per layer, or each value",
     )
     actor_grad_clip: float | None = setting(
         None, OrWord(POSITIVE, "none", None), "maximum norm of the policy's gradients; none uses grad_clip"
@@ -271,7 +273,7 @@ class TQCSettings(SACSettings):
     kappa: float = setting(1.0, POSITIVE, "TD error beyond which the quantile loss is linear")
     n_quantiles: int = setting(25, WholeNumber(1), "number of quantiles per critic")
     drop_per_critic: int = setting(
-        2, WholeNumber(0), "number of critics times this many of the largest quantiles are excluded from targets"
+        2, WholeNumber(0), "number of the largest quantiles, per critic, that are excluded from targets"
     )
 
     def __post_init__(self) -> None:

@@ -35,8 +35,14 @@ def list_parser() -> OneLineParser:
         "datasets.",
     )
     add = parser.add_argument
-    add("results", nargs="+", type=Path, metavar="RESULTS", help="folders of runs or experience, or above them")
-    text = "draw the returns of ended episodes over env steps: a .png, .svg or .pdf"
+    add(
+        "results",
+        nargs="+",
+        type=Path,
+        metavar="RESULTS",
+        help="folders of runs or of experience, or their parent folders",
+    )
+    text = "draw the returns of completed episodes over env steps: a .png, .svg or .pdf"
     add("--plot", type=Path, metavar="FILE", help=text)
     return parser
 

@@ -15,8 +15,8 @@ OBSERVATIONS = 1000
 def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     parser = OneLineParser(
-        description="Write the policy of a checkpoint as a file that maps observations of the environment to its best "
-        "actions, without exploration.",
+        description="Write the policy of a checkpoint as a file that maps observations of the environment to the "
+        "policy's best actions, without exploration.",
     )
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package, or the folder of a run")

@@ -36,15 +36,15 @@ CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
 def make_parser() -> OneLineParser:
     """Return the parser of LCER's flags."""
     parser = OneLineParser(
-        description="Train as LCER does. Other flags of custom_training.py are accepted, such as --output_dir.",
+        description="Train with LCER's flags and defaults. The flag of custom_training.py with the same value is "
+        "named; its other flags are accepted, too, such as --output_dir.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for name in SWITCHES:
-        parser.add_argument(f"--{name}", action="store_true", help="docs/migration.md")
-    for name, (default, *_) in VALUES.items():
-        parser.add_argument(
-            f"--{name}", type=type(default), default=default, choices=CHOICES.get(name), help="docs/migration.md"
-        )
+        parser.add_argument(f"--{name}", action="store_true", help="see docs/migration.md")
+    for name, (default, *equivalents) in VALUES.items():
+        text = ", ".join(f"--{flag}" for flag in equivalents) or "see docs/migration.md"
+        parser.add_argument(f"--{name}", type=type(default), default=default, choices=CHOICES.get(name), help=text)
     return parser
 
 

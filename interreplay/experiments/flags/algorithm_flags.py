@@ -88,7 +88,7 @@ REPLAY_PARAMETERS = Flag(
     "replay_parameters",
     sources,
     None,
-    f"unrolls that {', '.join(_list_replayed_shares())}, and A2C with --returns vtrace, replay, as JSON in the "
+    f"unrolls to replay, with {', '.join(_list_replayed_shares())}, and A2C with --returns vtrace: JSON in the "
     'original platform\'s schema or ours, such as [{"type": "queue", "share": 0.5}, '
     f'{{"type": "elite", "capacity": 1000, "share": 0.5}}] '
     f"(replayed share by default: 0; {exceptions(_list_replayed_shares(), 0)})",

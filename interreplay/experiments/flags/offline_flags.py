@@ -59,7 +59,8 @@ OFFLINE_FLAGS = (
         None,
         "also learn from recorded experience: a run's folder, an experience store, a Minari dataset (its folder, or "
         "minari:ID), RLlib's Parquet episodes, a checkpoint or a saved replay buffer; also a pattern such as "
-        "'results/*', or several between commas; the replay method applies to it as to the run's own rows",
+        "'results/*', or several of these, separated by commas; the replay method applies to it as to the run's own "
+        "rows",
         changeable=True,
     ),
     Flag("offline_where", where, None, f"use only recorded rows that fulfill {SYNTAX}"),

@@ -176,7 +176,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class _Help(argparse.Action):
-    """Prints the most used flags, all flags, or the flags about a word, and exits."""
+    """Prints the most common flags, all flags, or the flags about a word, and exits."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         sys.stdout.write(parser.search_help(values))
@@ -208,7 +208,7 @@ class FlagParser(OneLineParser):
         **kwargs: Any,
     ):
         super().__init__(argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
-        text = "print the most used flags; all: every flag; WORD: the flags whose name or heading contains it"
+        text = "print the most common flags; all: every flag; WORD: the flags whose name or heading contains it"
         self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|WORD", help=text)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
         self.instead = instead or {}
@@ -223,7 +223,7 @@ class FlagParser(OneLineParser):
                 group.add_argument(*names, **flag.options())
 
     def search_help(self, word: str | None) -> str:
-        """Return the help about a word in names and headings of flags; about the most used flags if None."""
+        """Return the help about a word in names and headings of flags; about the most common flags if None."""
         if word == "all":
             return self.format_help()
         formatter = self._get_formatter()
@@ -248,7 +248,7 @@ class FlagParser(OneLineParser):
             self.error(f"--help {word}: expected all, or a part of the name or heading of a flag")
         if word is None:
             formatter.add_text(self.description)
-            formatter.add_text("These are the most used flags. --help all lists every flag, --help gamma one flag.")
+            formatter.add_text("These are the most common flags. --help all lists every flag, --help gamma one flag.")
         return formatter.format_help()
 
     def given(self, argv: Sequence[str]) -> dict[str, Any]:

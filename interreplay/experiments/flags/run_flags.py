@@ -64,15 +64,15 @@ WHAT_TO_TRAIN = (
         "preset",
         str,
         None,
-        "defaults by environment and algorithm, also a .yaml file (default: the environment's own)",
+        "preset with defaults by environment and algorithm, or your own .yaml file (default: the environment's own)",
         scope="identity",
     ),
     _invocation(
         "config",
         str,
         None,
-        "settings from a .yaml file, or one of the folder configs such as cartpole/dqn; flags and words like gamma=.95"
-        " override them",
+        "settings from a .yaml file or from a file of the folder configs, such as cartpole/dqn; flags and words such as"
+        " gamma=.95 override them",
     ),
     _invocation("list_presets", read_boolean, False, "print the presets, one line each, and exit"),
     Flag(
@@ -253,7 +253,7 @@ RESULTS = (
         "wandb",
         read_nonempty,
         None,
-        "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it here",
+        "also log to this project of Weights & Biases; WANDB_MODE=offline keeps the log on this machine",
         in_study="",
     ),
     _changeable(
@@ -285,7 +285,7 @@ COMMON = (
     *("critic_lr", "num_workers", "device", "steps_per_iteration", "evaluation_interval"),
     *("evaluation_num_episodes", "checkpoint_freq", "output_dir", "quiet"),
 )
-"""The most used flags, which ``--help`` prints."""
+"""The most common flags, which ``--help`` prints."""
 FLAGS = {flag.name: flag for flag in chain(*GROUPS.values())}
 DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
 ALIASES: dict[str, str] = {}
