@@ -83,7 +83,7 @@ for run in read_runs([folder / "results"]):
 # `interreplay report` reads the results and prints a summary.
 # It also writes a page, `report/index.html`, and tables, such as `report/efficiency.csv`.
 # The summary compares the methods in one sentence, and `efficiency.csv` holds its numbers.
-# Of fewer than five seeds it states the interval only.
+# With fewer than five seeds, it states only the interval.
 
 # %%
 print(interreplay("report", "results", "--output_dir", "report", "--baseline", "Uniform"))

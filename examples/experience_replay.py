@@ -213,13 +213,13 @@ for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
 # %% [markdown]
 # **The answer.** Both effects can help, depending on the task.
 # Less similar rows: with the newest 64 rows alone, MountainCar is hardly learned,
-# Acrobot has less than half of Uniform's area, and CartPole is learned as well.
+# Acrobot has less than half of Uniform's area, and CartPole shows no detectable loss.
 # Larger errors: PER has 1.4 times the area of Uniform on CartPole,
 # and no detectable difference on Acrobot and MountainCar.
 # Replaying one row once (Online-1) teaches next to nothing on any task.
 # Hindsight has twice Uniform's area on both tasks with goals.
 # Uniform batches from a buffer of 100 rows have no excess over the rows of *that buffer*,
-# which is one episode, so the measure misses the effect of a small buffer.
+# which is an episode or two, so the measure misses the effect of a small buffer.
 # [The study](../docs/studies/experience-replay.md) has intervals, capacities and limitations.
 # `python -m benchmarks.studies.experience_replay benchmarks/data/experience_replay` prints every
 # seed.

@@ -142,7 +142,7 @@ show(figure, "new_reward")
 # A run that starts with them makes updates from its first step on,
 # while the other one first has to collect data.
 # Two seeds show how it works.
-# They cannot show how large the effect is: the seeds differ as much as the two ways.
+# They cannot show how large the effect is: the seeds differ as much as the two ways do.
 # The study `studies/relabeled_data.yaml` measured it with five seeds:
 # old data did not speed up learning, and data with old rewards harmed it.
 
