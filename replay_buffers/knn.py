@@ -22,8 +22,8 @@ class KNNOutcome(ReplayBuffer):
         credit: Which rows receive a TD error; the anchor by default.
         prob_interpolation: Probability with which a row takes its neighbor's outcome.
         interp_decay: Decrease of `prob_interpolation` over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
-            not blended.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end keep
+            their own outcome.
 
     Examples:
         >>> from interreplay.diagnostics.random_rows import Episodes

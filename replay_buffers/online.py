@@ -14,7 +14,7 @@ class Online(ReplayBuffer):
     Source: the baseline of Fedus et al. 2020, Revisiting fundamentals of experience replay.
 
     Args:
-        capacity: Number of transitions to store; more than the batch size are never used.
+        capacity: Number of transitions to store; those beyond the batch size are never used.
 
     Examples:
         >>> from interreplay.diagnostics.random_rows import Episodes

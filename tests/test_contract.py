@@ -1,4 +1,4 @@
-"""The contract of every method of the catalog."""
+"""The contract of every method of the catalogue."""
 
 import copy
 import functools

@@ -7,7 +7,7 @@ from interreplay.selection import SampleWeightDecay
 
 
 class SWD(ReplayBuffer):
-    """Fades old transitions linearly: P(age) ∝ max(floor, 1 − age/horizon), age 0 the newest row.
+    """Fades old transitions linearly: P(age) ∝ max(floor, 1 − age/horizon); the newest row has age 0.
 
     Ages are drawn in closed form, without a tree. With far fewer rows than `horizon`, it is nearly uniform, so it suits
     runs of 100,000 steps or more. The defaults follow the authors' code for SAC and TD3,

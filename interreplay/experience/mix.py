@@ -28,12 +28,12 @@ from interreplay.transitions import Transitions, as_tensor
 class Mix(SharedSources):
     """A `RowSource` that draws a share of each batch from each of several sources, such as online and offline data.
 
-    A half of each batch from offline data is RLPD (Ball et al. 2023, arXiv:2302.02948). A `Mix` of one source draws
+    RLPD draws half of each batch from offline data (Ball et al. 2023, arXiv:2302.02948). A `Mix` of one source draws
     the same batches as this source. New rows are added to all sources; recorded sources ignore them. The share of an
     empty source is divided among the others. TD errors are returned to the source of each row.
 
     Args:
-        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalog such as
+        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalogue such as
             ``"NMER"``, a class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is given by its path
             or ``"minari:ID"``, or as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
         shares: Share of each batch by name, see `Shares`; equal shares by default.

@@ -63,10 +63,10 @@ class PAL(CriticLoss):
 
     ½δ² where |δ| < 1, else |δ|^(1 + α) / (1 + α), all divided by λ, the mean over the rows of max(|δ|, 1)^α with |δ|
     the largest of a row's errors; λ has no gradient (Fujimoto et al. 2020, arXiv:2007.06049). With one critic the
-    gradient is exactly that of Huber's loss on rows drawn with P ∝ max(|δ|, 1)^α.
+    gradient is exactly that of the Huber loss on rows drawn with P ∝ max(|δ|, 1)^α.
 
     Attributes:
-        alpha: α, 0 to 1; 0 has the gradient of Huber's loss with d = 1.
+        alpha: α, 0 to 1; 0 has the gradient of the Huber loss with d = 1.
     """
 
     alpha: float = 0.4

@@ -160,7 +160,7 @@ class ActorCriticSettings:
         OneOf("min", "mean", "first"),
         "value that the policy maximizes: the minimum, the mean or the first of the critics' values",
     )
-    weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW (multiplied by the learning rate)")
+    weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, which multiplies it by the learning rate")
     grad_clip: float | None = setting(
         None, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
     )

@@ -1,4 +1,4 @@
-"""interreplay in Ray RLlib: fast off-policy algorithms, and a replay buffer for the stock ones."""
+"""interreplay in Ray RLlib: algorithms that replay transitions or unrolls, and a replay buffer for RLlib's own ones."""
 
 # ruff: noqa: E402, I001
 from interreplay.environments.own_modules import search_last

@@ -84,8 +84,8 @@ class SACUpdate(ActorCriticUpdate):
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
     * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views.
-      `huber_delta` replaces ½δ² by Huber's loss, `pal_alpha` by PAL; a loss defined by the rows replaces either;
-    * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrization;
+      `huber_delta` replaces ½δ² by the Huber loss, `pal_alpha` by PAL; a loss defined by the rows replaces either;
+    * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparameterization;
     * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
 
     v are the row weights, 1 by default, and for actor and temperature times the actor's weights. L2 terms are part of

@@ -59,7 +59,7 @@ class TD3Update(ActorCriticUpdate):
     With q_t = r + discounts·min_j Q'_j(s', a'), a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²):
 
     * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
-      views. `huber_delta` replaces δ² by twice Huber's loss, `pal_alpha` by twice PAL; a loss defined by the rows
+      views. `huber_delta` replaces δ² by twice the Huber loss, `pal_alpha` by twice PAL; a loss defined by the rows
       replaces either;
     * actor: mean(−v·Q_1(s, π(s))).
 
