@@ -139,7 +139,7 @@ show(figure, "new_reward")
 # %% [markdown]
 # **The answer.** Yes: rewards are a function of stored columns,
 # so the transitions of the first run serve the new task.
-# A run that starts with them makes updates from its first step on,
+# A run that starts with them learns from its first step on,
 # while the other one first has to collect data.
 # Two seeds show how it works.
 # They cannot show how large the effect is: the seeds differ as much as the two ways do.

@@ -89,7 +89,7 @@ print(f"{len(recorded):,} transitions; returns of the episodes: mean {np.mean(re
 # %% [markdown]
 # ## Learn from the recording alone
 #
-# With `collect=False`, no environment step is made, and updates are counted instead.
+# With `collect=False`, no environment step is taken, and updates are counted instead.
 # An ordinary algorithm would overestimate actions that were never recorded.
 # TD3+BC avoids this: its policy also imitates the recorded actions (`bc_alpha`).
 # The environment is only used for evaluation.

@@ -75,7 +75,7 @@ class ReplaySettings(LoopSettings):
         False, Boolean(), "divide drawn rewards by the running standard deviation of the discounted return"
     )
     collect: bool = setting(
-        True, Boolean(), "make environment steps; False learns from recorded data only, and iterations count updates"
+        True, Boolean(), "take environment steps; False learns from recorded data only, and iterations count updates"
     )
     on_manifold_rows: int = setting(
         0, WholeNumber(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo, n_step 1)"

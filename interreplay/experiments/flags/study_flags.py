@@ -32,7 +32,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "together",
             whole(0),
             0,
-            "number of processes that train all runs at once and make equal updates as one; 0: one process per run",
+            "number of processes that train all runs at once and perform equal updates as one; 0: one process per run",
         ),
     ),
     "search; also keys of a study file": (
