@@ -55,13 +55,12 @@ def move(progress_bar: tqdm, steps: int, text: str) -> None:
     progress_bar.update(steps - progress_bar.n)
 
 
-def keep_newest(newest: dict[str, float], figures: Mapping[str, Any]) -> dict[str, float]:
-    """Replace the values of `newest` by those in `figures` that are not NaN; return it."""
+def keep_newest(newest: dict[str, float], figures: Mapping[str, Any]) -> None:
+    """Replace the values of `newest` by those in `figures` that are not NaN."""
     for name in newest:
         value = float(figures.get(name, math.nan))
         if not math.isnan(value):
             newest[name] = value
-    return newest
 
 
 class Reporter(ProgressOutput):

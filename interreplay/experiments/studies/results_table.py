@@ -27,7 +27,6 @@ TABLE = "table.csv"
 WIDTH = 100
 """Maximum number of characters in a line of the closing tables."""
 GROUP = ["env", "trainer", "buffer"]
-Row = dict[str, Any]
 
 
 def make_rows(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
@@ -70,7 +69,7 @@ def make_table(rows: pd.DataFrame) -> pd.DataFrame:
     table = []
     for names, members in rows.groupby(GROUP, sort=False):
         done = members[(members["state"] == FINISHED) & members["final_return"].notna()]
-        line: Row = dict(zip(GROUP, names, strict=True)) | {"n": len(done)}
+        line: dict[str, Any] = dict(zip(GROUP, names, strict=True)) | {"n": len(done)}
         for name in ("final", "mean"):
             values = done[f"{name}_return"].to_numpy()
             line[f"{name}_return"] = done[f"{name}_return"].mean()
