@@ -240,7 +240,7 @@ def rewind_trials(folder: Path) -> None:
     A trial without a checkpoint begins again in its folder.
     """
     for trial in tune.ExperimentAnalysis(str(folder.absolute())).trials:
-        if trial.status == trial.TERMINATED:
+        if trial.status == trial.TERMINATED or trial.storage.trial_dir_name is None:  # the trial has never run
             continue
         trial_folder = TrialFolder(Path(trial.storage.trial_fs_path))
         saved = trial.latest_checkpoint_result

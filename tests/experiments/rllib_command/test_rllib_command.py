@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
+from ray.train._internal.storage import StorageContext
+from ray.tune.experiment import Trial
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.buffer.catalogue import make_buffer, methods
@@ -243,11 +245,12 @@ def test_results_beyond_the_last_checkpoint_are_dropped(tmp_path, monkeypatch):
         (folder / "result.json").write_text("".join(f'{{"training_iteration": {n}}}\n' for n in (1, 2, 3)))
         (folder / "progress.csv").write_text("training_iteration\n1\n2\n3\n")
         checkpoint = None if saved is None else SimpleNamespace(metrics={"training_iteration": saved})
-        storage = SimpleNamespace(trial_fs_path=str(folder))
+        storage = SimpleNamespace(trial_fs_path=str(folder), trial_dir_name=folder.name)
         made = SimpleNamespace(
             status=status, TERMINATED="TERMINATED", storage=storage, latest_checkpoint_result=checkpoint
         )
         trials.append(made)
+    trials.append(Trial("SAC", stub=True, storage=StorageContext(str(tmp_path), tmp_path.name)))  # it has never run
     monkeypatch.setattr(main.tune, "ExperimentAnalysis", lambda folder: SimpleNamespace(trials=trials))
     main.rewind_trials(tmp_path)
     left = {}
