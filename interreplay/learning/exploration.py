@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from interreplay.environments.own_modules import import_user_class, make_object
-from interreplay.errors import check_number
-from interreplay.learning.policies import ActResult, Policy
+from interreplay.errors import PartError, check_number
+from interreplay.learning.policies import ActResult, ContinuousPolicy, DiscretePolicy, Policy
+
+TOLERANCE = 1e-6
+"""Distance by which actions may exceed their range, for rounding."""
 
 
 class Exploration(ABC):
@@ -28,7 +31,13 @@ class Exploration(ABC):
 
     @abstractmethod
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
-        """Choose actions ``(n, *action_shape)`` from the result ``(n, ...)`` of `Policy.output`."""
+        """Choose actions ``(n, size)`` in [−1, 1], or indices ``(n,)`` of discrete actions.
+
+        Args:
+            policy: The policy; `size` is the width of an action or the number of discrete actions.
+            output: Result ``(n, ...)`` of `Policy.output`.
+            rng: Source of randomness, on the device of the policy.
+        """
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return the outputs of the policy for encoded observations ``(n, inputs)``."""
@@ -44,7 +53,10 @@ class Exploration(ABC):
         recorded = {}
         if record:
             recorded = policy.record(output)
-        return ActResult(self.choose(policy, output, rng), recorded)
+        actions = self.choose(policy, output, rng)
+        if not type(self).__module__.startswith("interreplay."):
+            check_actions(self, policy, actions, len(obs))
+        return ActResult(actions, recorded)
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many support every policy
         """Raise a ValueError if the policy is not supported."""
@@ -61,6 +73,37 @@ class Exploration(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
         """Restore a state."""
+
+
+def check_actions(exploration: Exploration, policy: Policy, actions: Any, count: int) -> None:
+    """Check the actions that a user's exploration chose for `count` observations.
+
+    Raises:
+        PartError: The actions have another type, shape or dtype, or are out of range.
+    """
+    if isinstance(policy, DiscretePolicy):
+        shape: tuple[int, ...] = (count,)
+        low = 0.0
+        high = policy.size - 1.0
+        expected = f"a tensor of integers from 0 to {policy.size - 1} of shape {shape}"
+    elif isinstance(policy, ContinuousPolicy):
+        shape = (count, policy.size)
+        low = -1.0
+        high = 1.0
+        expected = f"a tensor of floats from -1 to 1 of shape {shape}"
+    else:
+        return
+    returned = ""
+    if not isinstance(actions, Tensor):
+        returned = f"a {type(actions).__name__}"
+    elif actions.shape != shape or actions.is_floating_point() == policy.discrete:
+        returned = f"actions of shape {tuple(actions.shape)} of {actions.dtype}"
+    else:
+        inside = (actions >= low - TOLERANCE) & (actions <= high + TOLERANCE)
+        if not bool(inside.all()):
+            returned = f"the action {actions[~inside][0].item()}"
+    if returned:
+        raise PartError(f"exploration {type(exploration).__name__} returned {returned}; expected {expected}")
 
 
 class Greedy(Exploration):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from interreplay.environments.own_modules import make_object
-from interreplay.errors import check_number
+from interreplay.errors import check_number, describe_error
 from interreplay.learning.setting_fields import defaults
 
 
@@ -133,11 +133,34 @@ def make_loss(choice: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
     """Return a loss, or build one of `LOSSES` or of a user from its name or a mapping.
 
     Raises:
-        ValueError: The loss or an argument is unknown.
+        ValueError: The loss or an argument is unknown, or a user's loss returns invalid values.
     """
-    if isinstance(choice, CriticLoss):
-        return choice
-    return make_object(choice, LOSSES, CriticLoss, "critic_loss")
+    if not isinstance(choice, CriticLoss):
+        return make_loss(make_object(choice, LOSSES, CriticLoss, "critic_loss"))
+    if not type(choice).__module__.startswith("interreplay."):
+        check_user_loss(choice)
+    return choice
+
+
+def check_user_loss(loss: CriticLoss) -> None:
+    """Check the values of a user's loss for an example of errors.
+
+    Raises:
+        ValueError: The loss raises an error, or its values have another type or shape or no gradient.
+    """
+    name = f"critic_loss {type(loss).__name__}"
+    with torch.enable_grad():
+        errors = torch.linspace(-1.0, 2.0, 6).reshape(2, 3).requires_grad_()
+        try:
+            values = loss.values(errors)
+        except Exception as error:
+            raise ValueError(f"{name} failed for errors (2, 3): {describe_error(error)}") from error
+    if not isinstance(values, Tensor):
+        raise ValueError(f"{name} returns a {type(values).__name__}; expected a tensor (m, n), one loss per error")
+    if values.shape != errors.shape:
+        raise ValueError(f"{name} returns shape {tuple(values.shape)} for errors (2, 3); expected one loss per error")
+    if not values.requires_grad:
+        raise ValueError(f"{name} returns values without a gradient; expected a differentiable function of the errors")
 
 
 def build_loss(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any = None) -> CriticLoss:

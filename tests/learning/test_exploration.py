@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from interreplay.errors import PartError
 from interreplay.learning.actor_critic.discrete_sac import CategoricalActor
 from interreplay.learning.actor_critic.sac import GaussianActor
 from interreplay.learning.actor_critic.td3 import DeterministicActor
 from interreplay.learning.exploration import (
     EpsilonGreedy,
+    Exploration,
     Gaussian,
     Greedy,
     Noisy,
@@ -187,3 +189,38 @@ def test_one_network_call_acts_and_records(name, make, monkeypatch):
     expected = policy.record_random(len(OBS)) if make is Random else policy.record(policy.output(OBS))
     assert acted.recorded.keys() == expected.keys() == {"behavior"}
     assert torch.equal(acted.recorded["behavior"], expected["behavior"])
+
+
+class Fixed(Exploration):
+    """Returns what it was given."""
+
+    def __init__(self, returned):
+        self.returned = returned
+
+    def choose(self, policy, output, rng):
+        return self.returned
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "message"),
+    [
+        ("gaussian", None, "a NoneType"),
+        ("gaussian", torch.zeros(4, 1), r"actions of shape \(4, 1\) of torch.float32"),
+        ("gaussian", torch.zeros(4, SIZE, dtype=torch.int64), r"actions of shape \(4, 3\) of torch.int64"),
+        ("deterministic", torch.full((4, SIZE), 1.5), "the action 1.5"),
+        ("deterministic", torch.full((4, SIZE), math.nan), "the action nan"),
+        ("categorical", torch.full((4,), SIZE), "the action 3"),
+        ("categorical", torch.zeros(4), r"actions of shape \(4,\) of torch.float32"),
+    ],
+)
+def test_invalid_actions_of_a_users_exploration_are_rejected(name, returned, message):
+    expected = r"a tensor of floats from -1 to 1 of shape \(4, 3\)"
+    if name == "categorical":
+        expected = r"a tensor of integers from 0 to 2 of shape \(4,\)"
+    with pytest.raises(PartError, match=f"exploration Fixed returned {message}; expected {expected}"):
+        Fixed(returned).act(POLICIES[name], OBS[:4], rng())
+
+
+def test_valid_actions_of_a_users_exploration_are_returned():
+    for name, actions in (("gaussian", torch.ones(4, SIZE)), ("categorical", torch.arange(4) % SIZE)):
+        assert Fixed(actions).act(POLICIES[name], OBS[:4], rng()) is actions

@@ -122,11 +122,21 @@ class Normalizing(OfOtherWidth):
         return self.norm(super().forward(rows))
 
 
+class Nothing(Partly):
+    def __init__(self, space):
+        super().__init__()
+
+    def forward(self, rows):
+        return None
+
+
 def test_encoders_are_checked():
     space = gym.spaces.Box(2.0, 3.0, (OBS,), np.float64)
     place = "tests.learning.test_own_modules"
     with pytest.raises(ValueError, match=rf"returns features of shape \(2, {WIDTH}\) for 2 obs.*expected \(2, 8\), as"):
         make_encoder(space, body=f"{place}:OfOtherWidth")
+    with pytest.raises(ValueError, match=rf"Nothing' returns a NoneType; expected a tensor \(n, {WIDTH}\)"):
+        make_encoder(space, body=f"{place}:Nothing")
     with pytest.raises(ValueError, match="contains BatchNorm1d, which is not supported; expected LayerNorm, or BatchN"):
         make_encoder(space, body=f"{place}:Normalizing")
     _, width = make_encoder(space, body={"type": f"{place}:Normalizing", "evaluates": True})

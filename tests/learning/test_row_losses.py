@@ -7,7 +7,7 @@ import torch
 
 from interreplay.buffer.sample import JoinedSample, Sample
 from interreplay.learning.actor_critic.sac import SACUpdate
-from interreplay.learning.losses import PAL, Huber, RowwiseLoss, Squared, make_loss
+from interreplay.learning.losses import PAL, CriticLoss, Huber, RowwiseLoss, Squared, make_loss
 from interreplay.learning.update import Batch
 from tests.learning.batches import N, batch
 from tests.learning.update_cases import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
@@ -223,3 +223,28 @@ def test_a_learned_encoder_of_the_targets_encodes_rows_for_their_values():
         )
     found = update.score(rows, NAMES, torch.Generator().manual_seed(3))["reducible_loss"]
     torch.testing.assert_close(found, (errors**2).mean(dim=0) - (others**2).mean(dim=0))
+
+
+class Mine(CriticLoss):
+    def __init__(self, values):
+        self.values_of = values
+
+    def values(self, errors):
+        return self.values_of(errors)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (lambda errors: errors.square().mean(), r"returns shape \(\) for errors \(2, 3\)"),
+        (lambda errors: errors.square().mean(0), r"returns shape \(3,\) for errors \(2, 3\)"),
+        (lambda errors: errors.detach().square(), "returns values without a gradient"),
+        (lambda errors: None, "returns a NoneType"),
+        (lambda errors: errors.mul_(errors), "failed for errors .* in-place operation"),
+    ],
+)
+def test_an_invalid_loss_of_a_user_is_rejected(values, message):
+    with pytest.raises(ValueError, match=f"critic_loss Mine {message}"):
+        make_loss(Mine(values))
+    valid = Mine(torch.square)
+    assert make_loss(valid) is valid

@@ -182,6 +182,8 @@ def make_user_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tupl
     check_repeatable(encoder, f"encoder {choice!r}")
     with torch.no_grad():
         features = encoder(make_example(space))
+    if not isinstance(features, Tensor):
+        raise ValueError(f"encoder {choice!r} returns a {type(features).__name__}; expected a tensor (n, {width})")
     if features.shape != (2, width):
         raise ValueError(
             f"encoder {choice!r} returns features of shape {tuple(features.shape)} for 2 observations; expected "
