@@ -29,6 +29,21 @@ def as_tensor(values: ArrayLike) -> Tensor:
     return torch.from_numpy(array)
 
 
+def _as_whole(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
+    """Return a column as bools or integers.
+
+    Raises:
+        ValueError: A float differs from its bool or integer, such as 0.5 or NaN.
+    """
+    column = as_tensor(values)
+    converted = column.to(dtype)
+    if column.is_floating_point() and not torch.equal(converted.to(column.dtype), column):
+        wrong = column[converted.to(column.dtype) != column][0].item()
+        expected = "0 or 1" if dtype == torch.bool else "integers"
+        raise ValueError(f"{name} holds {wrong}; expected {expected}")
+    return converted
+
+
 def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Observation:
     """Apply a function to an observation, or to each named part of a Dict observation."""
     first = observations[0]
@@ -140,7 +155,8 @@ class Transitions(ColumnGroup):
         extras: Additional columns of length n by name, stored and returned unchanged.
 
     Raises:
-        ValueError: If columns differ in length or a per-row column does not have shape ``(n,)``.
+        ValueError: If columns differ in length, a per-row column does not have shape ``(n,)``, or floats in
+            `terminated`, `truncated` or `episode` are not whole.
     """
 
     obs: Any
@@ -164,10 +180,10 @@ class Transitions(ColumnGroup):
         rewards = as_tensor(self.rewards)
         converted["rewards"] = rewards if rewards.is_floating_point() else rewards.float()
         converted["actions"] = as_tensor(self.actions)
-        converted["terminated"] = as_tensor(self.terminated).to(torch.bool)
-        converted["truncated"] = as_tensor(self.truncated).to(torch.bool)
+        converted["terminated"] = _as_whole("terminated", self.terminated, torch.bool)
+        converted["truncated"] = _as_whole("truncated", self.truncated, torch.bool)
         if self.episode is not None:
-            converted["episode"] = as_tensor(self.episode).to(torch.int64)
+            converted["episode"] = _as_whole("episode", self.episode, torch.int64)
         if self.discounts is not None:
             converted["discounts"] = as_tensor(self.discounts)
         converted["extras"] = to_tensors(self.extras)

@@ -67,6 +67,21 @@ def test_columns_of_wrong_shape_are_rejected():
         Transitions(**{name: value[0] for name, value in columns().items()})
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("terminated", [0.0, 1.0, 0.5, 0.0], "terminated holds 0.5; expected 0 or 1"),
+        ("truncated", [0.0, np.nan, 0.0, 0.0], "truncated holds nan; expected 0 or 1"),
+        ("episode", [0.0, 0.7, 1.0, 2.0], "episode holds 0.*7.*; expected integers"),
+    ],
+)
+def test_floats_that_are_not_whole_are_rejected(name, values, message):
+    with pytest.raises(ValueError, match=message):
+        Transitions(**columns() | {name: np.array(values, np.float32)})
+    whole = Transitions(**columns() | {name: np.array([0.0, 1.0, 1.0, 0.0])})
+    assert getattr(whole, name).tolist() == [0, 1, 1, 0]
+
+
 def test_names_of_columns():
     rows = make(4, **DICT).replace(extras={"x": torch.zeros(4)})
     names = "obs.a obs.b actions rewards next_obs.a next_obs.b terminated truncated episode extras.x"
