@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from interreplay.errors import PartError
 from interreplay.learning.losses import CriticLoss
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.normalization import NormalizedEncoder
@@ -245,12 +246,14 @@ class Update(ABC):
         metrics: Names of the numbers that `update` reports, in order.
         offers: Features that replay methods can use, among the names at the top of this module.
         scores_wanted: Names of the scores that every update computes; set by the caller.
+        result_class: Class of the result of `learn`.
     """
 
     optimizers: dict[str, torch.optim.Optimizer]
     metrics: tuple[str, ...]
     offers: frozenset[str] = frozenset()
     scores_wanted: frozenset[str] = frozenset()
+    result_class: ClassVar[type[Any]] = UpdateResult
 
     def update(self, batch: Any, rng: Any = None) -> Any:
         """Learn from a batch.
@@ -261,10 +264,27 @@ class Update(ABC):
 
         Returns:
             An `UpdateResult`, or the result for unrolls.
+
+        Raises:
+            PartError: A user's `learn` returned another class or other metrics.
         """
         result = self.learn(batch, rng)
+        if not type(self).__module__.startswith("interreplay."):
+            self._check_result(result)
         self.finish(rng)
         return result
+
+    def _check_result(self, result: Any) -> None:
+        name = type(self).__name__
+        if not isinstance(result, self.result_class):
+            expected = self.result_class.__name__
+            raise PartError(f"learn of {name} returned a {type(result).__name__}; expected an object of {expected}")
+        shape = (len(self.metrics),)
+        expected = f"expected a tensor of shape {shape}: {', '.join(self.metrics)}"
+        if not isinstance(result.metrics, Tensor):
+            raise PartError(f"learn of {name} returned metrics of type {type(result.metrics).__name__}; {expected}")
+        if result.metrics.shape != shape:
+            raise PartError(f"learn of {name} returned metrics of shape {tuple(result.metrics.shape)}; {expected}")
 
     @abstractmethod
     def learn(self, batch: Any, rng: Any) -> Any:

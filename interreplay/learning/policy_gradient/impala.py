@@ -58,6 +58,7 @@ class IMPALAUpdate(Update):
         lr: Learning rate; None for the one in `settings`.
     """
 
+    result_class = UnrollResult
     metrics = (
         *("loss", "policy_loss", "value_loss", "entropy", "value_error", "rho_mean", "rho_clipped_share"),
         *("kl_to_behavior", "kept_share", "effective_sample_size", "replayed_share", "policy_cloning", "value_cloning"),
