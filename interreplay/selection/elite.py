@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.errors import PartError
 from interreplay.part import Context
 from interreplay.selection.base import SlotStore
 from interreplay.selection.candidates import (
@@ -152,7 +153,10 @@ class Elite(CandidateSelector):
         obs, stored = read_observations(storage, slots, name)
         assert stored is not None
         behavior = flat_floats(stored)
-        current = flat_floats(self._policy(obs))
+        found = self._policy(obs)
+        if not isinstance(found, Tensor):
+            raise PartError(f"the policy returned a {type(found).__name__}; expected a tensor {tuple(behavior.shape)}")
+        current = flat_floats(found)
         if behavior.shape != current.shape:
             shapes = tuple(current.shape), tuple(behavior.shape)
             raise ValueError(f"the policy returned shape {shapes[0]}; expected {shapes[1]}, the shape of {name}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import check_number
+from interreplay.errors import PartError, check_number
 from interreplay.learning.update import MEAN_ERROR, SCORING, TARGET
 from interreplay.part import Context, Score
 from interreplay.selection.base import Draw, Selector, SlotStore
@@ -36,10 +39,12 @@ class LargeBatch(Selector):
         check_number("multiplier", multiplier, 1)
         self.multiplier = float(multiplier)
         self._score = score
+        self._is_user_score = score is not None
 
     def connect(self, context: Context) -> None:
         if context.score is not None:
             self._score = context.on_rows(context.score)
+            self._is_user_score = False
 
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         count = max(size, int(self.multiplier * size))
@@ -65,10 +70,39 @@ class LargeBatch(Selector):
 
         Raises:
             ValueError: If there is no score function.
+            PartError: If a user's function returned other scores.
         """
         if self._score is None:
             raise ValueError("there is no score function; expected a connected algorithm or the argument score")
         assert isinstance(stored, Storage)
         scores = self._score(self.view.read(stored, slots), frozenset({MEAN_ERROR, TARGET}))
+        if self._is_user_score:
+            check_scores(scores, len(slots))
         errors = scores[MEAN_ERROR].double()
         return errors.clamp_(min=torch.finfo(torch.float32).tiny), scores.get(TARGET)
+
+
+def check_scores(scores: Any, count: int) -> None:
+    """Check the scores that a user's function returned for `count` rows.
+
+    Raises:
+        PartError: The mean errors are missing or not `count` finite numbers of at least 0, or the targets have another
+            shape.
+    """
+    expected = f"expected a mapping with {MEAN_ERROR!r}: a tensor of finite numbers >= 0 of shape {(count,)}"
+    if not isinstance(scores, Mapping):
+        raise PartError(f"score returned a {type(scores).__name__}; {expected}")
+    if MEAN_ERROR not in scores:
+        raise PartError(f"score returned {sorted(scores)}; {expected}")
+    for name in (MEAN_ERROR, TARGET):
+        column = scores.get(name)
+        if column is None:
+            continue
+        if not isinstance(column, Tensor):
+            raise PartError(f"score returned {name!r} of type {type(column).__name__}; {expected}")
+        if column.shape != (count,):
+            raise PartError(f"score returned {name!r} of shape {tuple(column.shape)}; {expected}")
+    errors = scores[MEAN_ERROR]
+    valid = torch.isfinite(errors) & (errors >= 0)
+    if not bool(valid.all()):
+        raise PartError(f"score returned {MEAN_ERROR!r} with {errors[~valid][0].item()}; {expected}")

@@ -9,6 +9,7 @@ from builders import make, require_same_samples
 from scipy.spatial.distance import cosine as scipy_cosine
 
 from interreplay import ReplayBuffer
+from interreplay.errors import PartError
 from interreplay.part import Context
 from interreplay.selection.distance import cosine, kl, lp_norm
 from replay_buffers import Attentive, Elite, Uniform
@@ -156,6 +157,9 @@ def test_without_a_policy_elite_warns_once_and_strategy_1_is_uniform():
 def test_invalid_policies_and_missing_behavior_are_rejected():
     buffer = filled(Elite(capacity=100, policy=lambda obs: obs[:, :1], seed=0))
     with pytest.raises(ValueError, match=r"policy returned shape \(\d+, 1\); expected \(\d+, 2\), .* of actions"):
+        buffer.sample(32)
+    buffer = filled(Elite(capacity=100, policy=lambda obs: None, seed=0))
+    with pytest.raises(PartError, match="the policy returned a NoneType; expected a tensor"):
         buffer.sample(32)
     buffer = filled(Elite(capacity=100, distance="kl", policy=policy, seed=0))
     with pytest.raises(ValueError, match='extras hold no "behavior"'):

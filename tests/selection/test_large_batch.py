@@ -7,6 +7,7 @@ from builders import make, require_same_samples
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
+from interreplay.errors import PartError
 from interreplay.neighborhood import KNN
 from interreplay.part import Context
 from interreplay.selection import LargeBatch
@@ -109,3 +110,22 @@ def test_a_missing_score_is_an_error():
         buffer.sample(4)
     with pytest.raises(ValueError, match="LaBER requires score, which RLlib's DQN does not provide; expected our SAC"):
         buffer.check_offers(frozenset(), "RLlib's DQN")
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (None, "a NoneType"),
+        ({"target": torch.zeros(16)}, r"\['target'\]"),
+        ({"mean_error": np.ones(16)}, "'mean_error' of type ndarray"),
+        ({"mean_error": torch.ones(15)}, r"'mean_error' of shape \(15,\)"),
+        ({"mean_error": torch.ones(16), "target": torch.ones(16, 1)}, r"'target' of shape \(16, 1\)"),
+        ({"mean_error": torch.full((16,), torch.nan)}, "'mean_error' with nan"),
+        ({"mean_error": -torch.ones(16)}, "'mean_error' with -1.0"),
+    ],
+)
+def test_invalid_scores_of_a_user_are_rejected(scores, message):
+    buffer = LaBER(capacity=ROWS, score=lambda rows, names: scores, seed=0)
+    buffer.add(make(ROWS))
+    with pytest.raises(PartError, match=rf"score returned {message}; expected .*'mean_error': a tensor of finite"):
+        buffer.sample(4)
