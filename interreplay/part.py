@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import PartError
+from interreplay.errors import InterreplayWarning, PartError
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep, ReadView
 from interreplay.storage.ring import Storage
@@ -212,19 +213,15 @@ def overrides(part: Part, method: str) -> bool:
 
 
 def bind(part: Part, owner: object) -> None:
-    """Bind a part that keeps state of rows, and the parts inside it, to one replay buffer.
+    """Record the replay buffer of a part, and warn if it keeps state of another buffer's rows in the same slots.
 
     Args:
-        part: The part.
+        part: The part; the parts inside it are also bound.
         owner: Identifies the buffer; copies of a buffer have copies of its parts.
-
-    Raises:
-        ValueError: If the part is bound to another buffer, with other rows in the same slots.
     """
     if type(part).observe is not Part.observe and vars(part).setdefault("_owner", owner) is not owner:
-        raise ValueError(
-            f"this {type(part).__name__} keeps state of another replay buffer's rows; expected a new object per buffer"
-        )
+        message = f"this {type(part).__name__} keeps state of another replay buffer's rows; create one per buffer"
+        warnings.warn(message, InterreplayWarning, stacklevel=4)
     for inner in part.inner_parts().values():
         bind(inner, owner)
 

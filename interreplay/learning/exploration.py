@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +14,6 @@ from torch import Tensor
 from interreplay.environments.own_modules import import_user_class, make_object
 from interreplay.errors import PartError, check_number
 from interreplay.learning.policies import ActResult, ContinuousPolicy, DiscretePolicy, Policy
-
-TOLERANCE = 1e-6
-"""Distance by which actions may exceed their range, for rounding."""
 
 
 class Exploration(ABC):
@@ -31,7 +29,7 @@ class Exploration(ABC):
 
     @abstractmethod
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
-        """Choose actions ``(n, size)`` in [−1, 1], or indices ``(n,)`` of discrete actions.
+        """Choose actions ``(n, size)``, which are clipped to [−1, 1], or indices ``(n,)`` of discrete actions.
 
         Args:
             policy: The policy; `size` is the width of an action or the number of discrete actions.
@@ -55,7 +53,7 @@ class Exploration(ABC):
             recorded = policy.record(output)
         actions = self.choose(policy, output, rng)
         if not type(self).__module__.startswith("interreplay."):
-            check_actions(self, policy, actions, len(obs))
+            actions = check_actions(self, policy, actions, len(obs))
         return ActResult(actions, recorded)
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many support every policy
@@ -75,11 +73,11 @@ class Exploration(ABC):
         """Restore a state."""
 
 
-def check_actions(exploration: Exploration, policy: Policy, actions: Any, count: int) -> None:
-    """Check the actions that a user's exploration chose for `count` observations.
+def check_actions(exploration: Exploration, policy: Policy, actions: Any, count: int) -> Any:
+    """Return the actions that a user's exploration chose for `count` observations, clipped if they are continuous.
 
     Raises:
-        PartError: The actions have another type, shape or dtype, or are out of range.
+        PartError: The actions have another type, shape or dtype, contain NaN, or are indices that do not exist.
     """
     if isinstance(policy, DiscretePolicy):
         shape: tuple[int, ...] = (count,)
@@ -88,22 +86,23 @@ def check_actions(exploration: Exploration, policy: Policy, actions: Any, count:
         expected = f"a tensor of integers from 0 to {policy.size - 1} of shape {shape}"
     elif isinstance(policy, ContinuousPolicy):
         shape = (count, policy.size)
-        low = -1.0
-        high = 1.0
+        low = -math.inf
+        high = math.inf
         expected = f"a tensor of floats from -1 to 1 of shape {shape}"
     else:
-        return
+        return actions
     returned = ""
     if not isinstance(actions, Tensor):
         returned = f"a {type(actions).__name__}"
     elif actions.shape != shape or actions.is_floating_point() == policy.discrete:
         returned = f"actions of shape {tuple(actions.shape)} of {actions.dtype}"
     else:
-        inside = (actions >= low - TOLERANCE) & (actions <= high + TOLERANCE)
+        inside = (actions >= low) & (actions <= high)
         if not bool(inside.all()):
             returned = f"the action {actions[~inside][0].item()}"
     if returned:
         raise PartError(f"exploration {type(exploration).__name__} returned {returned}; expected {expected}")
+    return actions if policy.discrete else actions.clamp(-1.0, 1.0)
 
 
 class Greedy(Exploration):

@@ -207,7 +207,6 @@ class Fixed(Exploration):
         ("gaussian", None, "a NoneType"),
         ("gaussian", torch.zeros(4, 1), r"actions of shape \(4, 1\) of torch.float32"),
         ("gaussian", torch.zeros(4, SIZE, dtype=torch.int64), r"actions of shape \(4, 3\) of torch.int64"),
-        ("deterministic", torch.full((4, SIZE), 1.5), "the action 1.5"),
         ("deterministic", torch.full((4, SIZE), math.nan), "the action nan"),
         ("categorical", torch.full((4,), SIZE), "the action 3"),
         ("categorical", torch.zeros(4), r"actions of shape \(4,\) of torch.float32"),
@@ -223,4 +222,6 @@ def test_invalid_actions_of_a_users_exploration_are_rejected(name, returned, mes
 
 def test_valid_actions_of_a_users_exploration_are_returned():
     for name, actions in (("gaussian", torch.ones(4, SIZE)), ("categorical", torch.arange(4) % SIZE)):
-        assert Fixed(actions).act(POLICIES[name], OBS[:4], rng()) is actions
+        assert torch.equal(Fixed(actions).act(POLICIES[name], OBS[:4], rng()), actions)
+    clipped = Fixed(torch.full((4, SIZE), -1.5)).act(POLICIES["deterministic"], OBS[:4], rng())
+    assert torch.equal(clipped, torch.full((4, SIZE), -1.0))
