@@ -36,7 +36,7 @@ from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import format_return
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.experiments import Experiment, names, read_file, read_settings
-from interreplay.experiments.studies.study_folder import TrialFolder
+from interreplay.experiments.studies.study import TrialFolder
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
