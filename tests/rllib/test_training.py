@@ -183,6 +183,25 @@ def test_a_setting_of_minus_one_is_kept():
         config().training(actor_lr=-1).build_algo()
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "message"),
+    [
+        ("training", "lr", "lr is -1; expected a number above 0"),
+        ("training", "gamma", "gamma is -1"),
+        ("training", "train_batch_size_per_learner", "train_batch_size_per_learner is -1; expected a whole number"),
+        ("debugging", "seed", "seed is -1; expected a whole number from 0"),
+        ("env_runners", "num_env_runners", "num_env_runners is -1; expected a whole number of at least 0"),
+        ("evaluation", "evaluation_interval", "evaluation_interval is -1; expected a whole number of at least 0"),
+    ],
+)
+def test_settings_of_rllib_of_minus_one_are_rejected(method, name, message):
+    """RLlib would build the algorithm with the defaults of these settings."""
+    made = config()
+    getattr(made, method)(**{name: -1})
+    with pytest.raises(ValueError, match=message):
+        made.build_algo()
+
+
 def test_a_learning_rate_and_a_seed_may_be_numbers_of_numpy():
     algorithm = config(seed=np.int64(3)).training(lr=np.float32(1e-3)).build_algo()
     assert algorithm.config.lr == pytest.approx(1e-3)

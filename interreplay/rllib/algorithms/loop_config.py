@@ -43,6 +43,8 @@ from interreplay.storage.state_copies import attributes
 
 KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
+RETIRED = -1
+"""RLlib's mark of retired settings."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings with RLlib's name as attribute."""
 READY_SOURCE: ContextVar[Any] = ContextVar("READY_SOURCE", default=None)
@@ -337,6 +339,7 @@ class LoopConfig(AlgorithmConfig):
                 f"train_batch_size is {self.train_batch_size} and train_batch_size_per_learner "
                 f"{self.train_batch_size_per_learner}; expected one of them, both are the batch of the one learner"
             )
+        self._check_setting("evaluation_interval", OrWord(WholeNumber(0), "none", None))
         self._check_setting("evaluation_max_episode_steps", OrWord(WholeNumber(1), "none", None))
         if self.seed is not None:
             self._check_setting("seed", SEED)
@@ -406,9 +409,14 @@ class LoopConfig(AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def get_state(self) -> dict[str, Any]:
-        # RLlib omits every value that equals -1, its mark of retired settings; a target entropy may be -1.
-        ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
-        return attributes(self, ours) | super().get_state()
+        # RLlib omits every value that equals -1, its mark of retired settings, so that their defaults would apply. A
+        # target entropy may be -1; most settings reject it.
+        state = super().get_state()
+        rllib_defaults = vars(AlgorithmConfig())
+        for name in vars(self).keys() - state.keys() - {"algo_class", "_is_frozen"}:
+            if rllib_defaults.get(name) != RETIRED:
+                state[name] = getattr(self, name)
+        return state
 
     @property
     @override(AlgorithmConfig)
