@@ -225,6 +225,7 @@ class OnlyColumns(Synthesizer):
         ({"selector": "Prioritized"}, "selector is 'Prioritized'; expected an object of a class derived from Selector"),
         ({"synthesizer": UniformSelector}, "synthesizer is .*Uniform.*; expected .* derived from Synthesizer"),
         ({"neighborhood": UniformSelector()}, "neighborhood is .*; expected .* derived from Neighborhood"),
+        ({"synthesizer": Mixup()}, r"neighborhood is None and Mixup blends .*; expected .* such as KNN\(\)"),
     ],
 )
 def test_parts_of_other_kinds_are_rejected(arguments, message):

@@ -14,7 +14,7 @@ from interreplay.buffer.replay_buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
 from interreplay.errors import check_number
 from interreplay.learning.captured import MOST_GRAPHS
-from interreplay.neighborhood import KNN
+from interreplay.neighborhood import KNN, NoNeighbors
 from interreplay.part import Context
 from interreplay.storage.columns import Columns, get_columns, is_observation, num_features
 from interreplay.storage.ring import Storage
@@ -74,7 +74,8 @@ class DeviceNMER(ReplayBuffer):
         self._written = 0
         self._unstored: list[Transitions] = []
         mixup = Mixup(Beta(alpha), prob_interpolation, interp_decay=interp_decay)
-        super().__init__(capacity, synthesizer=mixup, gamma=gamma, seed=seed, device=device)
+        # The neighbors are found on the device.
+        super().__init__(capacity, neighborhood=NoNeighbors(), synthesizer=mixup, gamma=gamma, seed=seed, device=device)
         self._batches: dict[tuple[int, int], tuple[Any, list[Sample]]] = {}  # columns that draws write
 
     @property

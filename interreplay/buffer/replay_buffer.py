@@ -30,7 +30,7 @@ from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
 from interreplay.storage.row_table import RowTable
 from interreplay.storage.state_copies import copy_arrays
-from interreplay.synthesis import Identity, Synthesized, Synthesizer
+from interreplay.synthesis import Blend, Identity, Synthesized, Synthesizer
 from interreplay.transitions import Transitions, as_tensor, with_extras
 
 BASES: dict[str, type[Selector | Neighborhood | Synthesizer]] = {
@@ -49,7 +49,7 @@ class ReplayBuffer:
     Args:
         capacity: Maximum number of transitions; new ones replace the oldest.
         selector: Draws anchors; uniform by default.
-        neighborhood: Gathers neighbors of the anchors; none by default.
+        neighborhood: Gathers neighbors of the anchors; none by default, which a `Blend` rejects.
         synthesizer: Creates the batch; by default it returns the anchors.
         credit: Defines which rows' priorities a TD error changes; the anchors' by default.
         n_step: Batches contain n-step transitions. A pair (low, high) draws n from this range for each batch.
@@ -94,6 +94,11 @@ class ReplayBuffer:
                 raise ValueError(
                     f"{name} is {part!r}; expected an object of a class derived from {BASES[name].__name__}"
                 )
+        if neighborhood is None and isinstance(self.synthesizer, Blend) and self.synthesizer.uses_neighbors:
+            raise ValueError(
+                f"neighborhood is None and {type(self.synthesizer).__name__} blends each row with a neighbor; "
+                "expected a neighborhood, such as KNN() or RandomNeighbor()"
+            )
         self.use_view(read_view(n_step, gamma))
         self.device = torch.device(device)
         self.credit = PriorityUpdate() if credit is None else credit
