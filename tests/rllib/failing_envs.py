@@ -96,6 +96,8 @@ RewardArray = failing("RewardArray", lambda result: (result[0], np.ones(1), *res
 RewardNaN = failing("RewardNaN", lambda result: (result[0], float("nan"), *result[2:]))
 ObservationNaN = failing("ObservationNaN", lambda result: (np.full(2, np.nan, np.float32), *result[1:]))
 RewardText = failing("RewardText", lambda result: (result[0], "much", *result[2:]))
+RewardDigits = failing("RewardDigits", lambda result: (result[0], "-1", *result[2:]))
+NoReward = failing("NoReward", lambda result: (result[0], None, *result[2:]))
 
 
 class RaisesBecauseOfTwoArguments(Counting):

@@ -45,6 +45,8 @@ FAILURES = [
     (failing_envs.OnlyObservationInReset, "returned a ndarray in reset; expected two: observation, info", 0),
     (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),
     (failing_envs.RewardText, "returned the reward 'much'; expected one number", 6),
+    (failing_envs.RewardDigits, "returned the reward '-1'; expected one number", 6),
+    (failing_envs.NoReward, "returned the reward None; expected one number", 6),
 ]
 
 

@@ -96,12 +96,14 @@ class SerialEnvs(VectorWrapper):
             observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
             ended = np.array(terminated, dtype=bool)
             cut = np.array(truncated, dtype=bool)
-            column = np.array(rewards, dtype=np.float64)
+            column = np.array(rewards)
+            has_numbers = column.dtype.kind in "biuf"
+            column = column.astype(np.float64, copy=False)
             batch = self._concatenate(observations)
         except (TypeError, ValueError):
             self._reject_malformed(results)
             raise
-        well_formed = column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
+        well_formed = has_numbers and column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
         if self._integer_parts and any(_find_unstorable(each, self._integer_parts) for each in observations):
             well_formed = False
         if not well_formed or (self._shape is not None and batch.shape != self._shape):
@@ -158,7 +160,7 @@ def _find_malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -
         return found
     if found := _find_unstorable(observation, integer_parts):
         return found
-    if isinstance(reward, str | bytes) or np.shape(reward) != ():
+    if reward is None or isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"returned the reward {reward!r}; expected one number"
     if np.shape(terminated) != () or np.shape(truncated) != ():
         return f"returned terminated {terminated!r} and truncated {truncated!r}; expected one bool each"
