@@ -27,8 +27,8 @@ def test_a_resumed_run_uses_the_requested_learning_rate(tmp_path, capsys, monkey
     (run,) = tmp_path.iterdir()
     seen, inner = [], command.train
 
-    def looked_at(algo, *args):
-        code = inner(algo, *args)
+    def looked_at(algo, *args, **options):
+        code = inner(algo, *args, **options)
         optimizers = algo.learner.update_rule.optimizers
         seen.append({name: optimizer.param_groups[0]["lr"] for name, optimizer in optimizers.items()})
         return code
