@@ -125,7 +125,7 @@ show(figure, "own_rewards")
 #
 # ## Train with SAC
 #
-# A class can replace a name of the catalogue.
+# A class can replace a name of the catalog.
 # A few hundred steps show that it runs;
 # whether it *helps* requires several seeds and `interreplay report`.
 
@@ -150,4 +150,4 @@ print(f"partners at {replay['neighbor_distance']:.2f} of a random pair's distanc
 # %% [markdown]
 # **The answer.** The new part has ten lines, the method five.
 # [docs/extending.md](../docs/extending.md) describes the other two kinds of part, saved states,
-# and how to publish a method in the catalogue.
+# and how to publish a method in the catalog.

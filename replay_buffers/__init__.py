@@ -1,4 +1,4 @@
-"""The catalogue of methods: one file per method, with its paper, its defaults and its composition."""
+"""The catalog of methods: one file per method, with its paper, its defaults and its composition."""
 
 from replay_buffers.attentive import Attentive
 from replay_buffers.bier import BIER

@@ -1,4 +1,4 @@
-"""The contract of every method of the catalogue."""
+"""The contract of every method of the catalog."""
 
 import copy
 import functools

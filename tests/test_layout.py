@@ -74,7 +74,7 @@ experiments.rllib_command experiments.commands experiments __main__
 FILES_PER_FOLDER = 12
 MORE_FILES = {
     "interreplay/experiments/commands": "one file per command, and shared parts of the commands for studies",
-    "replay_buffers": "the catalogue: one file per method",
+    "replay_buffers": "the catalog: one file per method",
     "interreplay/environments": "one family of environments per file, and shared parts",
     "interreplay/experiments/flags": "the flags of one subject per file, and their parser",
     "interreplay/selection": "one way to draw rows per file, and shared parts",

@@ -38,7 +38,7 @@ DISTINCT = 64
 
 
 def filled(name: str, rows: int, device: torch.device) -> Any:
-    """Return a full buffer of the catalogue whose batches are on a device."""
+    """Return a full buffer of the catalog whose batches are on a device."""
     buffer = make_buffer(name, capacity=rows, seed=0, device=str(device))
     for columns in portions(rows):
         buffer.add(Transitions(**columns))

@@ -42,7 +42,7 @@ def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, Any]]:
 
 
 def ours(name: str, rows: int) -> Any:
-    """Return a full buffer of the catalogue."""
+    """Return a full buffer of the catalog."""
     import replay_buffers
     from interreplay import Transitions
 

@@ -79,7 +79,7 @@ def assignments(buffer: Any) -> tuple[float, float, float]:
 
 
 def filled(name: str, z: np.ndarray, rows: int, **arguments: Any) -> Any:
-    """Return a full buffer of the catalogue, filled by 1,000 rows at a time."""
+    """Return a full buffer of the catalog, filled by 1,000 rows at a time."""
     import replay_buffers
 
     buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)

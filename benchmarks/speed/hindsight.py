@@ -43,7 +43,7 @@ def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
 
 
 def ours(name: str, rows: int, env: Any) -> Any:
-    """Return a full buffer of the catalogue."""
+    """Return a full buffer of the catalog."""
     import replay_buffers
     from interreplay import Transitions
 

@@ -36,7 +36,7 @@ EXCLUDED = {"HER", "BIER"}  # HER requires goals; BIER has its own benchmark
 
 
 def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
-    """Return full buffers of the catalogue by name."""
+    """Return full buffers of the catalog by name."""
     import replay_buffers
 
     made: dict[str, Any] = {}

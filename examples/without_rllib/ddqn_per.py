@@ -2,7 +2,7 @@
 
     python examples/without_rllib/ddqn_per.py --buffer PER
 
-``--buffer`` takes the methods of the catalogue except `HER`, which needs goals, `LaBER` and `ReLo`, which need losses
+``--buffer`` takes the methods of the catalog except `HER`, which needs goals, `LaBER` and `ReLo`, which need losses
 per row, and `Elite`, which needs the policy. `NMER` blends observations among rows of one action.
 """
 

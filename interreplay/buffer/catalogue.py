@@ -25,16 +25,16 @@ Kind = str | Recipe | ReplayBuffer
 
 
 OF_PARTS = "ReplayBuffer"
-"""The name of a buffer composed of given parts, which is not a method of the catalogue."""
+"""The name of a buffer composed of given parts, which is not a method of the catalog."""
 OWN_METHODS: dict[str, Recipe] = {"DeviceNMER": DeviceNMER, "SWD": SWD}
-"""Methods in this package by name, which the catalogue does not list (docs/decisions/0031-residual-critics.md)."""
+"""Methods in this package by name, which the catalog does not list (docs/decisions/0031-residual-critics.md)."""
 NAME = "replay_buffers"
 HOME = Path(__file__).resolve().parents[2] / NAME
-"""Folder of the catalogue, installed next to this package."""
+"""Folder of the catalog, installed next to this package."""
 
 
 def methods() -> dict[str, Recipe]:
-    """Return the replay methods of the catalogue and `OWN_METHODS` by name.
+    """Return the replay methods of the catalog and `OWN_METHODS` by name.
 
     `replay_buffers` builds on this package. This lookup on demand is the only upward import.
 

@@ -1,6 +1,6 @@
 """The contract of replay buffers as checks: shapes, seeds, states, copies and sampling frequencies.
 
-`tests/test_contract.py` applies them to the catalogue, `interreplay check module:Class` to a user's part or buffer. The
+`tests/test_contract.py` applies them to the catalog, `interreplay check module:Class` to a user's part or buffer. The
 first line of a check's docstring states its requirement.
 """
 

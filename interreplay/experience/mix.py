@@ -33,7 +33,7 @@ class Mix(SharedSources):
     empty source is divided among the others. TD errors are returned to the source of each row.
 
     Args:
-        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalogue such as
+        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalog such as
             ``"NMER"``, a class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is given by its path
             or ``"minari:ID"``, or as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
         shares: Share of each batch by name, see `Shares`; equal shares by default.

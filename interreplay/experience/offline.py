@@ -39,7 +39,7 @@ class Offline:
     Args:
         data: A Minari dataset (``minari:ID``, or its folder), RLlib's Parquet episodes, a run's folder, an experience
             store, a checkpoint or a saved replay buffer; a pattern such as ``results/*``; or several of these.
-        method: Replay method: a name of the catalogue, a class or a factory.
+        method: Replay method: a name of the catalog, a class or a factory.
         arguments: Arguments of the method.
         where: Conditions for rows, such as ``"return>=500, newest=100_000"``; see `Where`.
         relabel: Function that recomputes rewards and terminations, or its name ``module:function``; see `Relabel`.

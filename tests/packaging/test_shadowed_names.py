@@ -1,4 +1,4 @@
-"""Users' files with the names of ours: commands use our scripts, and a hidden catalogue is reported."""
+"""Users' files with the names of ours: commands use our scripts, and a hidden catalog is reported."""
 
 import os
 import subprocess

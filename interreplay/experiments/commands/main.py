@@ -77,7 +77,7 @@ def _run(module: str, words: Sequence[str] | None) -> int:
     try:
         with end_at_ctrl_c(), pause_garbage_collection():
             found = importlib.import_module(module)
-    except UsageError as error:  # a user's package shadows the catalogue of replay methods
+    except UsageError as error:  # a user's package shadows the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")
         return 2
     return found.main(words)

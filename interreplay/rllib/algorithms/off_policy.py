@@ -69,7 +69,7 @@ class OffPolicyConfig(LoopConfig):
         """Choose what is replayed.
 
         Args:
-            kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; also
+            kind: Name in the catalog such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; also
                 a search space of Tune over these. RLlib's names of episode buffers mean ``"Uniform"`` and ``"PER"``.
             **arguments: Arguments of the method, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device``
                 default to the values of this configuration.

@@ -61,7 +61,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
 
     Args:
         capacity: Number of transitions; None for the default of the wrapped buffer.
-        buffer: A name of the catalogue, a class, a factory, or a buffer.
+        buffer: A name of the catalog, a class, a factory, or a buffer.
         seed: Seed of all randomness, including the wrapped buffer's; None for a random one.
         batch_size_B: Default number of rows per draw.
         batch_length_T: 0 or 1; sequences are not supported.

@@ -40,7 +40,7 @@ class ReplayMixin(AlgorithmConfig):
         ``training(store_buffer_in_checkpoints=False)`` excludes the contents from checkpoints.
 
         Args:
-            kind: A name of the catalogue, a class or a factory, or a search space of Tune over these.
+            kind: A name of the catalog, a class or a factory, or a search space of Tune over these.
             **arguments: Arguments of the buffer, also as search spaces, such as ``capacity`` and ``k``.
 
         Raises:
