@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from interreplay.errors import PartError
+
 Observation = Tensor | dict[str, Tensor]
 ArrayLike = Any
 """A numpy array, a torch tensor, or anything that numpy converts to an array."""
@@ -42,6 +44,31 @@ def _as_whole(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
         expected = "0 or 1" if dtype == torch.bool else "integers"
         raise ValueError(f"{name} holds {wrong}; expected {expected}")
     return converted
+
+
+def as_bools(function: str, returned: Any, rows: Tensor) -> Tensor:
+    """Return what a user's function returned for n rows as bool ``(n,)``.
+
+    Args:
+        function: Description of the function in errors.
+        returned: Result of the function.
+        rows: A column ``(n, ...)`` of the rows, on the device of the result.
+
+    Raises:
+        PartError: The result is anything other than one bool, 0 or 1 per row.
+    """
+    expected = f"expected bool of shape {(len(rows),)}, one per row"
+    try:
+        found = torch.as_tensor(returned, device=rows.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise PartError(f"{function} returned a {type(returned).__name__}; {expected}") from None
+    if found.shape != rows.shape[:1]:
+        raise PartError(f"{function} returned shape {tuple(found.shape)}; {expected}")
+    bools = found.bool()
+    if found.dtype != torch.bool and not torch.equal(bools.to(found.dtype), found):
+        wrong = found[bools.to(found.dtype) != found][0].item()
+        raise PartError(f"{function} returned {wrong} for a row; {expected}")
+    return bools
 
 
 def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Observation:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.environments.own_modules import is_users_class
 from interreplay.errors import PartError
 from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, Neighbors
 from interreplay.part import Part
@@ -24,8 +25,7 @@ def has_own_code(part: Part) -> bool:
     for each in found:
         contained = [*each.inner_parts().values(), *vars(each).values()]
         found += [value for value in contained if isinstance(value, Part) and value not in found]
-    packages = {type(each).__module__.partition(".")[0] for each in found}
-    return not packages <= {"interreplay", "replay_buffers"}
+    return any(map(is_users_class, map(type, found)))
 
 
 def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:

@@ -116,6 +116,11 @@ def import_user_class(reference: str, base: type | tuple[type, ...], what: str) 
     raise UsageError(f"{what} {reference!r}: {reason}; {listed}")
 
 
+def is_users_class(found: type) -> bool:
+    """Return whether a class is defined outside this project."""
+    return found.__module__.partition(".")[0] not in ("interreplay", "replay_buffers")
+
+
 def make_object(
     reference: str | Mapping[str, Any], known: Mapping[str, type], base: type, what: str, *given: Any
 ) -> Any:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.errors import PartError, accepted_names
-from interreplay.transitions import Observation, map_observation, observation_parts
+from interreplay.errors import accepted_names
+from interreplay.transitions import Observation, as_bools, map_observation, observation_parts
 
 TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
@@ -189,19 +189,7 @@ class UserTermination:
         """
         copied_obs = map_observation(Tensor.clone, obs)
         returned = self._function(copied_obs, actions.clone(), map_observation(Tensor.clone, next_obs))
-        shape = (len(actions),)
-        expected = f"expected bool of shape {shape}, one per row"
-        try:
-            found = torch.as_tensor(returned, device=actions.device)
-        except (TypeError, ValueError, RuntimeError):
-            raise PartError(f"termination_fn returned a {type(returned).__name__}; {expected}") from None
-        if found.shape != shape:
-            raise PartError(f"termination_fn returned shape {tuple(found.shape)}; {expected}")
-        terminated = found.bool()
-        if found.dtype != torch.bool and not torch.equal(terminated.to(found.dtype), found):  # 0 and 1 are accepted
-            wrong = found[terminated.to(found.dtype) != found][0].item()
-            raise PartError(f"termination_fn returned {wrong} for a row; {expected}")
-        return terminated
+        return as_bools("termination_fn", returned, actions)
 
 
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:

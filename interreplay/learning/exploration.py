@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.environments.own_modules import import_user_class, make_object
+from interreplay.environments.own_modules import import_user_class, is_users_class, make_object
 from interreplay.errors import PartError, check_number
 from interreplay.learning.policies import ActResult, ContinuousPolicy, DiscretePolicy, Policy
 
@@ -52,7 +52,7 @@ class Exploration(ABC):
         if record:
             recorded = policy.record(output)
         actions = self.choose(policy, output, rng)
-        if not type(self).__module__.startswith("interreplay."):
+        if is_users_class(type(self)):
             actions = check_actions(self, policy, actions, len(obs))
         return ActResult(actions, recorded)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from interreplay.environments.own_modules import make_object
+from interreplay.environments.own_modules import is_users_class, make_object
 from interreplay.errors import check_number, describe_error
 from interreplay.learning.setting_fields import defaults
 
@@ -137,7 +137,7 @@ def make_loss(choice: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
     """
     if not isinstance(choice, CriticLoss):
         return make_loss(make_object(choice, LOSSES, CriticLoss, "critic_loss"))
-    if not type(choice).__module__.startswith("interreplay."):
+    if is_users_class(type(choice)):
         check_user_loss(choice)
     return choice
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from interreplay.environments.own_modules import is_users_class
 from interreplay.errors import PartError
 from interreplay.learning.losses import CriticLoss
 from interreplay.learning.networks.encoders import Flat
@@ -269,7 +270,7 @@ class Update(ABC):
             PartError: A user's `learn` returned another class or other metrics.
         """
         result = self.learn(batch, rng)
-        if not type(self).__module__.startswith("interreplay."):
+        if is_users_class(type(self)):
             self._check_result(result)
         self.finish(rng)
         return result

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import PartError, check_number
+from interreplay.errors import check_number
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.ring import Storage
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, as_bools
 
 COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 REWARD = re.compile(r"\s*reward\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
@@ -63,19 +63,8 @@ class CallableEvent:
             PartError: The function returned anything other than one bool, 0 or 1 per row.
         """
         returned = self._condition(rows)
-        expected = f"expected bool of shape {(len(rows),)}, one per row"
         name = getattr(self._condition, "__qualname__", type(self._condition).__name__)
-        try:
-            found = torch.as_tensor(returned)
-        except (TypeError, ValueError, RuntimeError):
-            raise PartError(f"the event {name} returned a {type(returned).__name__}; {expected}") from None
-        if found.shape != rows.rewards.shape:
-            raise PartError(f"an event has shape {tuple(found.shape)}; expected {tuple(rows.rewards.shape)} ({name})")
-        happened = found.bool()
-        if found.dtype != torch.bool and not torch.equal(happened.to(found.dtype), found):  # 0 and 1 are accepted
-            wrong = found[happened.to(found.dtype) != found][0].item()
-            raise PartError(f"the event {name} returned {wrong} for a row; {expected}")
-        return happened
+        return as_bools(f"the event {name}", returned, rows.rewards)
 
 
 def _column_event(
