@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -88,6 +87,7 @@ class Part:
         needs: Names of the scores and columns without which this part cannot work.
         wants_goal_functions: Whether `connect` should provide the environment's ``compute_reward``.
         view: How this part reads rows.
+        owner: Identifies the replay buffer whose rows this part keeps state of; None until rows are added.
     """
 
     independent_rows = True
@@ -97,6 +97,7 @@ class Part:
     needs: frozenset[str] = frozenset()
     wants_goal_functions: bool = False
     view: ReadView = OneStep()
+    owner: object = None
 
     def inner_parts(self) -> Mapping[str, Part]:
         """Return the parts that this part consists of, by name."""
@@ -219,16 +220,21 @@ def bind(part: Part, owner: object) -> None:
         part: The part; the parts inside it are also bound.
         owner: Identifies the buffer; copies of a buffer have copies of its parts.
     """
-    if type(part).observe is not Part.observe and vars(part).setdefault("_owner", owner) is not owner:
-        message = f"this {type(part).__name__} keeps state of another replay buffer's rows; create one per buffer"
-        warnings.warn(message, InterreplayWarning, stacklevel=4)
+    if type(part).observe is not Part.observe:
+        if part.owner not in (None, owner):
+            message = f"this {type(part).__name__} keeps state of another replay buffer's rows; create one per buffer"
+            warnings.warn(message, InterreplayWarning, stacklevel=4)
+        part.owner = owner
     for inner in part.inner_parts().values():
         bind(inner, owner)
 
 
 def union(parts: Iterable[Any], attribute: str) -> frozenset[str]:
     """Return the union of an attribute of several parts, such as ``"needs"``."""
-    return frozenset[str]().union(*map(attrgetter(attribute), parts))
+    found: set[str] = set()
+    for part in parts:
+        found |= getattr(part, attribute)
+    return frozenset(found)
 
 
 def class_names(part: Part) -> str:

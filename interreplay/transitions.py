@@ -75,7 +75,11 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
     """Apply a function to an observation, or to each named part of a Dict observation."""
     first = observations[0]
     if isinstance(first, dict):
-        return {name: fn(*map(itemgetter(name), observations)) for name in first}
+        dicts: Sequence[Any] = observations
+        parts = {}
+        for name in first:
+            parts[name] = fn(*[each[name] for each in dicts])
+        return parts
     return fn(*observations)
 
 

@@ -219,7 +219,7 @@ def _write(module: DeterministicPolicy, parts: dict[str, np.ndarray], path: Path
         torch.export.save(program, file)
         path.write_bytes(file.getvalue())
         loaded = torch.export.load(path).module()
-        return lambda given: loaded(*map(torch.from_numpy, map(given.get, module.names))).numpy(force=True)
+        return lambda given: loaded(*(torch.from_numpy(given[name]) for name in module.names)).numpy(force=True)
 
     import onnxruntime
 

@@ -33,13 +33,13 @@ def describe(
     **about: Any,
 ) -> dict[str, Any]:
     """Return a description of a policy, ready for JSON; `about` are ``normalized`` and other metadata."""
-    names = filter(model.__contains__, (*COMMON, *ARCHITECTURES[architecture].settings))
+    names = (*COMMON, *ARCHITECTURES[architecture].settings)
     return {
         "format": FORMAT,
         "architecture": architecture,
         "observation_space": space_to_record(observation_space),
         "action_space": space_to_record(action_space),
-        "model": {name: model[name] for name in names},
+        "model": {name: model[name] for name in names if name in model},
         **about,
     }
 

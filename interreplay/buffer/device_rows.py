@@ -61,7 +61,7 @@ class DeviceRows:
         # A row: numbers for draws, obs, actions, next_obs, and single numbers from column `_single` on.
         self._widths = (2 * CONTROL, obs, actions, obs)
         self._single = sum(self._widths)
-        width = -(-(self._single + SINGLE) // ALIGNED) * ALIGNED
+        width = math.ceil((self._single + SINGLE) / ALIGNED) * ALIGNED
         self._room = min(WAITING, capacity)
         self._table = torch.zeros(capacity + self._room + 1, width, device=device)
         self._new = torch.zeros(self._room + 1, width, pin_memory=device.type == "cuda")

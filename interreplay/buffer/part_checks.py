@@ -25,7 +25,7 @@ def has_own_code(part: Part) -> bool:
     for each in found:
         contained = [*each.inner_parts().values(), *vars(each).values()]
         found += [value for value in contained if isinstance(value, Part) and value not in found]
-    return any(map(is_users_class, map(type, found)))
+    return any(is_users_class(type(each)) for each in found)
 
 
 def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:

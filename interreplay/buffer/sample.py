@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
@@ -129,12 +128,12 @@ class JoinedSample(Sample):
 
     parts: tuple[Sample, ...]
     numbers: tuple[int, ...]
-    slots: cached_property[Tensor] = cached_property(methodcaller("_join", "slots"))
-    neighbor_slots: cached_property[Tensor] = cached_property(methodcaller("_join", "neighbor_slots"))
-    mix: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "mix"))
-    variances: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "variances"))
-    row_weights: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "row_weights"))
-    actor_weights: cached_property[Tensor | None] = cached_property(methodcaller("_fill", "actor_weights"))
+    slots: cached_property[Tensor] = cached_property(lambda self: self._join("slots"))
+    neighbor_slots: cached_property[Tensor] = cached_property(lambda self: self._join("neighbor_slots"))
+    mix: cached_property[Tensor | None] = cached_property(lambda self: self._fill("mix"))
+    variances: cached_property[Tensor | None] = cached_property(lambda self: self._fill("variances"))
+    row_weights: cached_property[Tensor | None] = cached_property(lambda self: self._fill("row_weights"))
+    actor_weights: cached_property[Tensor | None] = cached_property(lambda self: self._fill("actor_weights"))
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
         devices = [part.weights.device for part in parts if part.weights.device.type != "cpu"]
@@ -143,7 +142,7 @@ class JoinedSample(Sample):
         self.__dict__.update(  # the dataclass is frozen
             parts=tuple(parts),
             numbers=tuple(origins),
-            transitions=cat(list(map(attrgetter("transitions"), parts))),
+            transitions=cat([part.transitions for part in parts]),
             targets=None,
         )
         self.__dict__["weights"] = self._join("weights")
@@ -153,11 +152,11 @@ class JoinedSample(Sample):
 
     @cached_property
     def probabilities(self) -> Tensor:
-        return torch.cat(list(map(self._probabilities, self.parts)))
+        return torch.cat([self._probabilities(part) for part in self.parts])
 
     @cached_property
     def write_count(self) -> Tensor:
-        return self._repeat(map(attrgetter("write_count"), self.parts))
+        return self._repeat([part.write_count for part in self.parts])
 
     @cached_property
     def origins(self) -> Tensor:
@@ -165,7 +164,7 @@ class JoinedSample(Sample):
 
     @cached_property
     def critic_loss(self) -> CriticLoss | None:
-        losses = list(map(attrgetter("critic_loss"), self.parts))
+        losses = [part.critic_loss for part in self.parts]
         if not any(losses):
             return None
         return RowwiseLoss(tuple(zip(map(len, self.parts), losses, strict=True)))
@@ -190,15 +189,18 @@ class JoinedSample(Sample):
         return part.probabilities * (len(part) / len(self))
 
     def _join(self, name: str) -> Tensor:
-        return torch.cat(list(map(attrgetter(name), self.parts)))
+        return torch.cat([getattr(part, name) for part in self.parts])
 
     def _repeat(self, numbers: Iterable[Any]) -> Tensor:
         """Return a number of each part for each of its rows."""
-        return torch.cat(list(map(torch.full_like, map(attrgetter("slots"), self.parts), numbers)))
+        columns = []
+        for part, number in zip(self.parts, numbers, strict=True):
+            columns.append(torch.full_like(part.slots, number))
+        return torch.cat(columns)
 
     def _fill(self, name: str) -> Tensor | None:
         """Return an optional column of all parts, filled for parts that lack it; None if all lack it."""
-        columns = list(map(attrgetter(name), self.parts))
+        columns = [getattr(part, name) for part in self.parts]
         given = [column for column in columns if column is not None]
         if not given:
             return None

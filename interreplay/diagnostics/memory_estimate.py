@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import gymnasium as gym
@@ -57,7 +56,7 @@ def network_bytes(
             return math.inf, math.inf
     parameters = [*encoder.parameters(), *networks.parameters()]
     count = sum(map(torch.numel, parameters))
-    trained = sum(map(torch.numel, filter(attrgetter("requires_grad"), parameters)))
+    trained = sum(values.numel() for values in parameters if values.requires_grad)
     return count, 4 * (count + 3 * trained)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -82,9 +81,11 @@ def stack(rows: list[Row], ids: bool = True) -> Transitions:
     """Return rows as columns; without `ids`, episodes are omitted."""
     columns: dict[str, Any] = {}
     for name, first in rows[0].items():
-        values = list(map(itemgetter(name), rows))
+        values = [row[name] for row in rows]
         if isinstance(first, dict):
-            columns[name] = {part: np.stack(list(map(itemgetter(part), values))) for part in first}
+            columns[name] = {}
+            for part in first:
+                columns[name][part] = np.stack([value[part] for value in values])
         elif ids or name != "episode":
             columns[name] = np.stack(values)
     return Transitions(**columns)

@@ -138,7 +138,7 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
     """Reject action spaces that a policy does not support."""
     flat = flat_actions(space)
     if not isinstance(flat, kinds):
-        raise ValueError(f"the action space is {space}; expected {' or '.join(map(ACTIONS.__getitem__, kinds))}")
+        raise ValueError(f"the action space is {space}; expected {' or '.join(ACTIONS[kind] for kind in kinds)}")
     check_numbers("action", flat)
     if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

@@ -38,10 +38,12 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         values = np.empty(0)
     if values.shape == many_achieved.shape[:1]:
         return _check_finite(fn, values[:count])
-    found = [np.asarray(fn(one.copy(), goal.copy(), {})) for one, goal in zip(achieved, desired, strict=True)]
-    for value in found:
+    found = []
+    for one, goal in zip(achieved, desired, strict=True):
+        value = np.asarray(fn(one.copy(), goal.copy(), {}))
         if value.size != 1:
             raise PartError(f"{_get_name(fn)} returned {_shorten(value)} for one row; {EXPECTED}")
+        found.append(value)
     return _check_finite(fn, np.array(found).reshape(count))
 
 

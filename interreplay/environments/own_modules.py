@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import operator
 import os
 import sys
 import traceback
@@ -98,7 +97,7 @@ def import_user_class(reference: str, base: type | tuple[type, ...], what: str) 
     example = f"my_module:My{accepted[0].__name__}"
     if not module:
         raise UsageError(f"{what} {reference!r} has no module; expected a name such as {example}")
-    bases = " or ".join(map(operator.attrgetter("__name__"), accepted))
+    bases = " or ".join(each.__name__ for each in accepted)
     loaded = import_user_module(module, f"{what} {reference!r}", example)
     found = getattr(loaded, name, None)  # also calls a module's __getattr__
     if inspect.isclass(found) and issubclass(found, base):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ class Mix(SharedSources):
 
     @property
     def capacity(self) -> int:
-        return sum(map(attrgetter("capacity"), self.sources.values()))
+        return sum(source.capacity for source in self.sources.values())
 
     @property
     def device(self) -> torch.device:
@@ -96,7 +95,7 @@ class Mix(SharedSources):
 
     @property
     def brings_critic_loss(self) -> bool:
-        return all(map(attrgetter("brings_critic_loss"), self.sources.values()))
+        return all(source.brings_critic_loss for source in self.sources.values())
 
     def check_offers(self, offers: Collection[str], algorithm: str) -> None:
         for source in self.sources.values():
@@ -104,7 +103,7 @@ class Mix(SharedSources):
 
     @property
     def wants_goal_functions(self) -> bool:
-        return any(map(attrgetter("wants_goal_functions"), self.sources.values()))
+        return any(source.wants_goal_functions for source in self.sources.values())
 
     def check(self, columns: Columns) -> None:
         views = {}

@@ -187,7 +187,10 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 def make_network_options(architecture: Architecture, model: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of `ActorCriticNetworks` by name for the settings of networks, some of which can be missing."""
-    options = {name: model[name] for name in architecture.settings if name in model and name not in CRITICS}
+    options = {}
+    for name in architecture.settings:
+        if name in model and name not in CRITICS:
+            options[name] = model[name]
     for name, argument in CRITICS.items():
         if name in model:
             options[argument] = model[name]

@@ -182,6 +182,13 @@ class Clustering:
         difference = (rows - self.centers[self.nearest(rows)]) * self.scale.weights
         return np.einsum("ij,ij->i", difference, difference)
 
+    def _draw_batches(self, storage: Storage, rng: np.random.Generator, rows: int) -> Iterator[np.ndarray]:
+        """Yield the normalized features of random batches, at least `rows` rows in total."""
+        size = min(BATCH, self.count)
+        for _ in range(math.ceil(rows / size)):
+            features = feature_vectors(storage, rng.integers(0, self.count, size))
+            yield (features - self.scale.mean) * self.scale.weights
+
     def _seed(self, indices: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Place centers `indices` ``(m,)`` on `rows` ``(n, d)``, n ≥ m, drawn in proportion to squared distance.
 
@@ -217,12 +224,8 @@ class Clustering:
             home = self.members.cluster[chosen]
             split = np.unique(home[home >= 0])
             weights[empty] = 1.0
-        size = min(BATCH, self.count)
         rows_used = min(ROWS_PER_ADDED_ROW * (self.written - self.refreshed), ROWS_PER_CENTER * count)
-        batches = (
-            (feature_vectors(storage, rng.integers(0, self.count, size)) - self.scale.mean) * self.scale.weights
-            for _ in range(-(-rows_used // size))
-        )
+        batches = self._draw_batches(storage, rng, rows_used)
         scaled = (self.centers - self.scale.mean) * self.scale.weights
         self.use_centers(self.scale.invert(move_centers(scaled, weights, batches)))
         self.refreshed = self.written

@@ -12,7 +12,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +186,7 @@ class RunFolder:
     def returns(self, evaluations: bool) -> list[float]:
         """Return the mean returns so far, of evaluations or of training."""
         kind = "evaluation" if evaluations else "training"
-        return list(map(itemgetter(1), values(self.path, kind)))
+        return [value for _, value in values(self.path, kind)]
 
     def note_error(self, error: BaseException) -> Path:
         """Write the traceback of an error to ``error.txt``, unless the disk is full; return the path of the file."""

@@ -141,7 +141,7 @@ class EventTables(Selector):
     def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"
         if not self._tables:
-            self._tables = list(map(SlotSet, [storage.capacity] * len(self.events)))
+            self._tables = [SlotSet(storage.capacity) for _ in self.events]
         happened = []
         for event in self.events:
             happened.append(event(storage, slots).tolist())
@@ -205,7 +205,10 @@ class EventTables(Selector):
         return torch.from_numpy(slots), torch.from_numpy(drawn.astype(np.float32))
 
     def statistics(self) -> dict[str, float]:
-        return {f"event_table_{number}_rows": float(len(table)) for number, table in enumerate(self._tables)}
+        found = {}
+        for number, table in enumerate(self._tables):
+            found[f"event_table_{number}_rows"] = float(len(table))
+        return found
 
     def nbytes(self, capacity: int, features: int) -> int:
         return len(self.events) * SlotSet.nbytes(capacity)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -102,12 +101,12 @@ class Shares:
             rows[name] += 1
             left[name] -= 1
         for _ in range(-missing):  # more than one row is carried over
-            name = min(filter(rows.__getitem__, rows), key=left.__getitem__)
+            name = min((name for name in rows if rows[name]), key=left.__getitem__)
             rows[name] -= 1
             left[name] += 1
         for name, rest in left.items():
             carried[places[name]] = rest
-        return dict(filter(itemgetter(1), rows.items())), carried
+        return {name: count for name, count in rows.items() if count}, carried
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""

@@ -111,7 +111,11 @@ def num_features(columns: Columns) -> int:
 
 def signature(columns: dict[str, Tensor]) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
     """Return names, shapes per row and dtypes; transitions with equal signatures are stored without conversion."""
-    return [(name, c.shape[1:], c.dtype) for name, c in columns.items() if name not in ("episode", "discounts")]
+    found: list[tuple[str, tuple[int, ...], torch.dtype]] = []
+    for name, column in columns.items():
+        if name not in ("episode", "discounts"):
+            found.append((name, column.shape[1:], column.dtype))
+    return found
 
 
 def cast(transitions: Transitions, columns: Columns) -> Transitions:

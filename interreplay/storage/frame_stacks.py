@@ -7,7 +7,6 @@ and k next observations. Here a row contains the numbers of its frames, and the 
 from __future__ import annotations
 
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -215,7 +214,7 @@ class FrameStacks:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return sum(map(attrgetter("nbytes"), self.frames.values()))
+        return sum(pool.nbytes for pool in self.frames.values())
 
     def begin(self, transitions: Transitions, capacity: int) -> Columns:
         """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""
@@ -223,8 +222,10 @@ class FrameStacks:
         for name, part in observation_parts(transitions.obs).items():
             if are_stacks(part, ends[name]):
                 self.frames[name] = FramePool(part.shape[1], tuple(part.shape[2:]), capacity)
-        numbers = {get_column_name(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
-        return get_columns(transitions) | numbers
+        columns = get_columns(transitions)
+        for name, frames in self.frames.items():
+            columns[get_column_name(name)] = ((frames.stack,), torch.int32)
+        return columns
 
     def append(self, chain: LinkedRows, transitions: Transitions, written: int) -> None:
         """Write rows in the stored dtypes into the next slots of the chain, with numbers for stacks.

@@ -336,7 +336,9 @@ class LinkedRows:
 
     def state(self, size: int) -> dict[str, Any]:
         """Return the state of the first `size` slots; arrays share memory."""
-        columns = {name: [list(shape), str(dtype)[6:]] for name, (shape, dtype) in self.columns.items()}
+        columns = {}
+        for name, (shape, dtype) in self.columns.items():
+            columns[name] = [list(shape), str(dtype)[6:]]
         rows = self.records.rows[:size]
         return {"columns": columns, "rows": rows, "tails": self.tails.state(), "links": self.episodes.state()}
 

@@ -36,10 +36,10 @@ class RowTable:
                 formats.append((torch.empty(0, dtype=dtype).numpy().dtype, shape))
             except TypeError as error:
                 raise ValueError(f"{name} is of {dtype}; expected a dtype that numpy supports") from error
-            offsets.append(-(-end // dtype.itemsize) * dtype.itemsize)
+            offsets.append(math.ceil(end / dtype.itemsize) * dtype.itemsize)
             end = offsets[-1] + math.prod(shape) * dtype.itemsize
         widest = max(dtype.itemsize for _, dtype in columns.values())
-        self.width = -(-max(end, 1) // widest) * widest  # numpy cannot view records without bytes
+        self.width = math.ceil(max(end, 1) / widest) * widest  # numpy cannot view records without bytes
         self.fields = list(columns)
         self._layout = np.dtype(
             {"names": list(columns), "formats": formats, "offsets": offsets, "itemsize": self.width}

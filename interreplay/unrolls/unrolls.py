@@ -171,7 +171,7 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     joined: dict[str, Any] = {}
     for name in NAMES:
         join = per_unroll if name in PER_UNROLL else per_step
-        joined[name] = map_observation(join, *map(operator.attrgetter(name), parts))
+        joined[name] = map_observation(join, *[getattr(part, name) for part in parts])
     return Unrolls.unchecked(joined)
 
 
@@ -190,7 +190,7 @@ def restore(columns: Mapping[str, Any]) -> Unrolls:
     return from_columns({name: as_tensor(column).clone() for name, column in columns.items()})
 
 
-NAMES = tuple(map(operator.attrgetter("name"), fields(Unrolls)))
+NAMES = tuple(field.name for field in fields(Unrolls))
 DTYPES = {
     "rewards": torch.float32,
     "terminated": torch.bool,

@@ -309,5 +309,6 @@ class Dynamics:
         self.fitted = Fit(np.array(last["errors"], np.float64), epochs=int(last["epochs"]))
 
     def _loaded_scale(self, state: dict[str, Any]) -> Scale:
-        mean, std = (torch.tensor(np.asarray(state[name]), device=self.device) for name in ("mean", "std"))
+        mean = torch.tensor(np.asarray(state["mean"]), device=self.device)
+        std = torch.tensor(np.asarray(state["std"]), device=self.device)
         return Scale(mean, std)

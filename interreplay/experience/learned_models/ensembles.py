@@ -358,8 +358,10 @@ def epoch(
 ) -> None:
     """Train every member once on all rows, in a separate random order."""
     members = len(networks)
-    orders = torch.stack([torch.randperm(len(rows), generator=rng, device=rows.device) for _ in range(members)])
-    for indices in orders.split(batch_size, dim=1):
+    orders = []
+    for _ in range(members):
+        orders.append(torch.randperm(len(rows), generator=rng, device=rows.device))
+    for indices in torch.stack(orders).split(batch_size, dim=1):
         shape = (members, indices.shape[1], -1)
         flat = indices.reshape(-1)
         batch = rows.index_select(0, flat).view(shape)

@@ -108,7 +108,9 @@ class Collection:
         if self._simple:
             yield from self._conversions[0].portions()
             return
-        facts = {name: torch.from_numpy(self._facts[name]) for name in ("rewards", "terminated", "episode", "keep")}
+        facts = {}
+        for name in ("rewards", "terminated", "episode", "keep"):
+            facts[name] = torch.from_numpy(self._facts[name])
         samples = [next(conversion.dataset.portions(), None) for conversion in self._conversions]
         shared = set.intersection(*(set(rows.extras) for rows in samples if rows is not None))
         start = 0
@@ -183,7 +185,12 @@ class Collection:
 
 def _concatenate(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the columns of all parts, which have equal names; no columns without parts."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    if not parts:
+        return {}
+    columns = {}
+    for name in parts[0]:
+        columns[name] = np.concatenate([part[name] for part in parts])
+    return columns
 
 
 def relabel_rows(relabel: Relabel, rows: Transitions, action_space: Any, place: str) -> tuple[np.ndarray, np.ndarray]:

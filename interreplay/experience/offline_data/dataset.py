@@ -134,7 +134,9 @@ class Conversion:
     def described(self) -> str:
         """Columns, bounds of actions and choices, which affect the converted rows, for the key in the cache."""
         bounds = [] if self.dataset.normalized else _bounds(self._actions)
-        choices = {name: [bound.tolist() for bound in both] for name, both in self._choices.items()}
+        choices = {}
+        for name, (low, high) in self._choices.items():
+            choices[name] = [low.tolist(), high.tolist()]
         return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds], choices])
 
     def portions(self) -> Iterator[Transitions]:

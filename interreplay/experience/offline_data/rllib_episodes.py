@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -130,5 +129,8 @@ def _stack(data: Any, start: int) -> Any:
     if isinstance(data, Mapping):
         return {name: _stack(part, start) for name, part in data.items()}
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
-        return {name: _stack(list(map(itemgetter(name), data)), start) for name in data[0]}
+        stacked = {}
+        for name in data[0]:
+            stacked[name] = _stack([step[name] for step in data], start)
+        return stacked
     return np.asarray(data)[start:]

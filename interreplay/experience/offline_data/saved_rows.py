@@ -96,4 +96,8 @@ def find_storage_state(state: Any) -> Mapping[str, Any] | None:
     rows = state.get("storage")
     if isinstance(rows, Mapping) and rows.get("columns"):
         return rows
-    return next(filter(None, map(find_storage_state, state.values())), None)
+    for part in state.values():
+        found = find_storage_state(part)
+        if found is not None:
+            return found
+    return None

@@ -112,9 +112,11 @@ class ExperienceStore:
         import pandas as pd  # takes long to import, and recording does not need it
 
         names = {"episode": "ids", "rewards": "returns", "step": "ends", SUCCESS: "success"}
-        rows = pd.DataFrame(
-            {name: self.column(column) for column, name in names.items() if column in self.header.columns}
-        )
+        columns = {}
+        for column, name in names.items():
+            if column in self.header.columns:
+                columns[name] = self.column(column)
+        rows = pd.DataFrame(columns)
         rows["ended"] = self.column("terminated") | self.column("truncated")
         episodes = rows.astype({"returns": float}).groupby("ids", sort=False)
         found = episodes[["ends", "ended"]].last()

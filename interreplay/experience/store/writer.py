@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -205,7 +204,9 @@ class StoreWriter:
         if not self._joined:
             return
         assert self._header is not None
-        columns = {name: np.concatenate(list(map(itemgetter(name), self._joined))) for name in self._header.columns}
+        columns = {}
+        for name in self._header.columns:
+            columns[name] = np.concatenate([rows[name] for rows in self._joined])
         self._joined = []
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()

@@ -206,7 +206,7 @@ def _game_arguments(given: Mapping[str, str]) -> list[str]:
         arguments["reward_clipping"] = CLIPPINGS[method]
     for name, value in select_settings(given, GAMES).items():
         arguments[GAMES[name]] = value
-    return list(map("=".join, arguments.items()))
+    return [f"{name}={value}" for name, value in arguments.items()]
 
 
 def _value(given: Mapping[str, str], name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ def find_checkpoint(run: Path, at: int | None) -> Path:
     for path in found:  # the newest first
         if at is None or parse_steps(path) <= at:
             return path
-    steps = ", ".join(map("{:,}".format, sorted(set(map(parse_steps, found)))))
+    steps = ", ".join(f"{step:,}" for step in sorted(set(map(parse_steps, found))))
     raise UsageError(
         f"--at {at}: {run} has no checkpoint at or before this step, only at {steps}; --keep_checkpoints_at of a run "
         "keeps checkpoints to fork from"
@@ -146,7 +145,7 @@ def read_inherited_settings(parent: Mapping[str, Any]) -> dict[str, Any]:
 
 def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     """Print the paired differences of the finished runs, and write them with a figure."""
-    labels = list(dict.fromkeys(map(attrgetter("label"), study.runs)))
+    labels = list(dict.fromkeys(run.label for run in study.runs))
     folders = {}
     for run in sorted(study.runs, key=lambda run: labels.index(run.label)):  # the first arm is the one to compare with
         if folder.trial(run).status()["state"] == FINISHED:

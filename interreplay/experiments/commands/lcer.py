@@ -83,7 +83,7 @@ def translate(words: Sequence[str]) -> list[str]:
         flags["keep_checkpoints"] = given.keep_best_agents
     if given.her_normalize:
         flags["normalize_observations"] = True
-    return [*map("--{}={}".format, flags, flags.values()), *_method(given), *others]
+    return [*(f"--{name}={value}" for name, value in flags.items()), *_method(given), *others]
 
 
 def _method(given: argparse.Namespace) -> list[str]:

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ def make_parser() -> FlagParser:
     groups = dict(STUDY_GROUPS)
     common = set(COMMON)
     for flags in STUDY_GROUPS.values():
-        common.update(map(attrgetter("name"), flags))
+        common.update(flag.name for flag in flags)
     for title, flags in GROUPS.items():
         groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.name in IN_STUDIES)
     parser = FlagParser(
@@ -99,7 +98,8 @@ def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     methods = find_methods(name)
     if not methods:
         return ""
-    method = next(filter(methods.__contains__, given.get("buffers", ())), methods[0])
+    named = [entry for entry in given.get("buffers", ()) if entry in methods]
+    method = (named or methods)[0]
     return f"use --buffers '{method}{{{name}: {value or 'VALUE'}}}' to set {name}"
 
 
@@ -137,7 +137,11 @@ def act(given: Mapping[str, Any]) -> int:
         if given["run"] not in numbers:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
-    left = {number: study.runs[number] for number in numbers if not folder.trial(study.runs[number]).is_over}
+    left = {}
+    for number in numbers:
+        run = study.runs[number]
+        if not folder.trial(run).is_over:
+            left[number] = run
     sizes = check(study, left, here=address == "local", folder=folder)
     check_execution(study, given.get("run"), address)
     if address == "local" and left:

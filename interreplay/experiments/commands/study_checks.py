@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 
 from interreplay.errors import RejectedRuns, UsageError
@@ -97,7 +96,7 @@ def check_execution(study: Study, only_run: int | None, address: str) -> None:
             f"--run {only_run}: --searcher {TPE} draws one run after another; leave --run out, "
             "and use submit.py concurrent instead of single"
         )
-    if execution.scheduler != "fifo" and len(set(map(attrgetter("env"), study.runs))) > 1:
+    if execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {execution.scheduler} compares returns, so it supports one environment only")
     if not execution.together:
         return
@@ -120,7 +119,7 @@ def check_resources(
     as with ``--run``.
     """
     cpus, gpus = job or (count_cpus(), count_gpus())
-    settings = list(map(resolve_settings, map(PlannedRun.given, runs)))
+    settings = [resolve_settings(run.given()) for run in runs]
     for each in settings:
         if cpus is not None:
             check_workers(each.num_workers, cpus)

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +227,8 @@ class PlaybackResult:
 
     def summary(self) -> str:
         """Return a line: mean and standard deviation of returns and lengths, success rate, files written."""
-        returns = np.array(list(map(attrgetter("ret"), self.episodes)))
-        lengths = np.array(list(map(attrgetter("length"), self.episodes)))
+        returns = np.array([episode.ret for episode in self.episodes])
+        lengths = np.array([episode.length for episode in self.episodes])
         successes = [episode.success for episode in self.episodes if episode.success is not None]
         line = (
             f"{format_count(len(returns), 'episode')}: "

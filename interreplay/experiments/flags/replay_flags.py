@@ -202,7 +202,7 @@ def translate_unroll_flags(
 
 def names_method(given: Mapping[str, Any]) -> bool:
     """Return whether flags name a replay method."""
-    chosen = any(map(given.get, ("buffer", *CHOOSING_FLAGS)))
+    chosen = any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
     return chosen or given.get("custom_replay_buffer") is False
 
 
@@ -238,8 +238,8 @@ def find_methods(argument: str) -> list[str]:
 
 def get_method(given: Mapping[str, Any]) -> str:
     """Return the replay method that flags name, or the default one."""
-    chosen = list(filter(given.get, CHOOSING_FLAGS))
-    named = list(filter(given.get, METHODS))
+    chosen = [name for name in CHOOSING_FLAGS if given.get(name)]
+    named = [name for name in METHODS if given.get(name)]
     stock = "Uniform"
     if not given.keys().isdisjoint(PARTS):
         stock = OF_PARTS
@@ -296,7 +296,9 @@ def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[
 
 def _find_named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     """Return each flag that sets one argument of the replay method, with the argument and its value."""
-    found = [("--buffer_arg", argument, value) for argument, value in given.get("buffer_arg", ())]
+    found = []
+    for argument, value in given.get("buffer_arg", ()):
+        found.append(("--buffer_arg", argument, value))
     for flag, argument in BUFFER_ARGUMENTS.items():
         if flag in given:
             found.append((f"--{flag}", argument, given[flag]))

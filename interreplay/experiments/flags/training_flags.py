@@ -191,7 +191,10 @@ def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = 
     """Return a line about the defaults that a preset changed, "" if it changed none."""
     tuned = vars(settings or resolve_settings(given))
     usual = from_json(default_settings(given.get("trainer", DEFAULTS["trainer"])))
-    changed = {name: tuned[name] for name in get_preset_settings(given) if tuned[name] != usual.get(name)}
+    changed = {}
+    for name in get_preset_settings(given):
+        if tuned[name] != usual.get(name):
+            changed[name] = tuned[name]
     if not changed:
         return ""
     source = "defaults for this environment"

@@ -48,7 +48,7 @@ def free_memory(device: str = "cpu", root: Path = Path("/")) -> int:
     while group.is_relative_to(root / "sys/fs/cgroup"):
         try:
             free = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-            statistics = dict(map(str.split, (group / "memory.stat").read_text().splitlines()))
+            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             available = min(available, free + int(statistics["inactive_file"]))
         except (OSError, ValueError, KeyError):  # no such file, or the limit is "max"
             pass

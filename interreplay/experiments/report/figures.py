@@ -168,7 +168,9 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
         own["improvement"], "probability", f"P(better than {section.baseline})", mark=0.5, range=(-0.02, 1.02)
     )
     add("improvement", "probability of improvement", probability, better, "improvement")
-    times = [Chart(env, STEPS, TIME, _lines(rows)) for env, rows in groups(select(diagnostics, name=TIME), "env")]
+    times = []
+    for env, rows in groups(select(diagnostics, name=TIME), "env"):
+        times.append(Chart(env, STEPS, TIME, _lines(rows)))
     add("time", "wall-clock time", f"{MEANS} {SAME_MACHINE}", times, "diagnostics")
     if "published" in tables:
         add("published", "published curves", PUBLISHED, _published(section, own["curves"]), "published")

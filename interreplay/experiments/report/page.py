@@ -84,7 +84,7 @@ def page(
         cell=_cell,
         number=number,
         groups=groups,
-        steps=list(map("{:,} steps".format, STEPS)),
+        steps=[f"{step:,} steps" for step in STEPS],
         differences=DIFFERENCES,
     )
 
@@ -94,6 +94,10 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
     name = section.algorithm
     own = {key: select(table, algorithm=name) for key, table in tables.items()}
     known = own["efficiency"].dropna(axis="columns", how="all").columns
+    columns = {}
+    for header, column in EFFICIENCY.items():
+        if column in known:
+            columns[header.format(baseline=section.baseline)] = column
     return {
         "id": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
         "name": name,
@@ -103,9 +107,7 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
         "results": list(summaries(section, tables).values()),
         "notes": section.all_notes(),
         "curves": figures[:1],
-        "columns": {
-            header.format(baseline=section.baseline): column for header, column in EFFICIENCY.items() if column in known
-        },
+        "columns": columns,
         "tables": own,
         "figures": figures[1:],
     }

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +246,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     if not any(run.state != EMPTY or run.description != Description() for run in runs):
         shown = ", ".join(map(str, listed))
         raise UsageError(f"no runs in {shown}; the folder of a run contains result.json and params.json")
-    names = method_names(list(map(attrgetter("description"), runs)))
+    names = method_names([run.description for run in runs])
     found = []
     for run, (short, full) in zip(runs, names, strict=True):
         found.append(replace(run, method=short, full_name=full))
@@ -273,8 +272,10 @@ def _run_folders(top: Path) -> Iterator[Path]:
     entered = {os.path.realpath(top)}
     for folder, below, files in os.walk(top, followlinks=True):
         if STUDY in files:
+            home = Path(folder).resolve()
             try:
-                yield from map(Path(folder).resolve().joinpath, list_planned_runs(Path(folder).resolve()))
+                for name in list_planned_runs(home):
+                    yield home / name
             except UsageError:
                 yield Path(folder)
         if RUN_FILES & set(files) or not (files or below):

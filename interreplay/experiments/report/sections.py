@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,7 @@ def build(
 
 def _names(attribute: str, runs: Sequence[Run]) -> list[str]:
     """Return the different values of an attribute, sorted."""
-    return sorted(set(map(attrgetter(attribute), runs)))
+    return sorted({getattr(run, attribute) for run in runs})
 
 
 def _section(
@@ -167,7 +166,7 @@ def _section(
             unscaled.append(env)
     if unscaled:
         notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
-    full_names = dict(map(attrgetter("method", "full_name"), runs))
+    full_names = {run.method: run.full_name for run in runs}
     for short, full in sorted(full_names.items()):
         if short != full:
             notes.append(f"{short}: {full}.")

@@ -162,7 +162,7 @@ def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
             names: set[str] = set()
             for run in runs:
                 names.update(run.results.columns)
-            for column in ["seconds", *sorted(filter(lambda name: name.startswith(REPLAY), names))]:
+            for column in ["seconds", *sorted(name for name in names if name.startswith(REPLAY))]:
                 curves = align(runs, column)
                 if curves is not None:
                     curves = curves.thin()
@@ -203,7 +203,7 @@ def all_tables(runs: Sequence[Run], sections: Sequence[Section]) -> dict[str, pd
 def states(runs: pd.DataFrame) -> str:
     """Return how many runs have each state, such as ``9 finished, 1 crashed``."""
     counts = runs["state"].value_counts(sort=False)
-    return ", ".join(map("{} {}".format, counts, counts.index))
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def select(table: pd.DataFrame, **values: str) -> pd.DataFrame:

@@ -103,7 +103,7 @@ def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRu
     env = make_environment(settings).name
     if not label:
         shown = format_arguments(settings.buffer_args)
-        arguments = list(map("{}={}".format, shown, shown.values()))
+        arguments = [f"{name}={value}" for name, value in shown.items()]
         if settings.prioritized is not None:
             arguments.append("prioritized")
         label = shorten_name(settings.buffer)

@@ -6,7 +6,6 @@ import io
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -116,7 +115,7 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
         lines.append(
             (rank, (env, trainer, buffer, ", ".join(values), str(len(done)), format_return(final), f"{steps:,}"))
         )
-    return list(map(itemgetter(1), sorted(lines)))
+    return [line for _, line in sorted(lines)]
 
 
 def best_draws(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[PlannedRun]:

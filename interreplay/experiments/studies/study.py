@@ -9,7 +9,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ class Study:
     def __post_init__(self) -> None:
         if not self.runs:
             raise UsageError("the grid is empty: it needs at least one buffer, environment, trainer and seed")
-        names = list(map(attrgetter("name"), self.runs))
+        names = [run.name for run in self.runs]
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
             raise UsageError(
@@ -138,7 +137,7 @@ class Study:
 
 def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) -> int:
     """Return the CPUs of one run, including its env runners; the largest run counts."""
-    return execution.cpus_per_trial + max(map(itemgetter("num_workers"), settings))
+    return execution.cpus_per_trial + max(each["num_workers"] for each in settings)
 
 
 class TrialFolder(RunFolder):

@@ -105,7 +105,7 @@ def repeat_with_values(
     if unused:
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
     planned.sort(key=itemgetter(0))
-    return list(map(itemgetter(1), planned))
+    return [run for _, run in planned]
 
 
 def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:

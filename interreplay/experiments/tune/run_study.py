@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +225,8 @@ def run_trials(
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     signals = start_signal_actor()
     progress = Progress(reporter)
-    workers = cpus_per_run(execution, map(itemgetter(1), jobs)) - execution.cpus_per_trial
+    all_settings = [settings for _, settings in jobs]
+    workers = cpus_per_run(execution, all_settings) - execution.cpus_per_trial
     bundle: dict[str, float] = {"CPU": execution.cpus_per_trial}
     if execution.gpus_per_trial:
         bundle["GPU"] = execution.gpus_per_trial
@@ -241,7 +241,7 @@ def run_trials(
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             num_samples=1 if searcher is None else len(jobs),
-            scheduler=scheduler(execution.scheduler, map(itemgetter(1), jobs)),
+            scheduler=scheduler(execution.scheduler, all_settings),
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,
             trial_dirname_creator=lambda trial: trial.trial_id,
@@ -294,7 +294,7 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
     Report the available resources in one line.
     """
     ray_session.hide_messages()
-    per_run = cpus_per_run(execution, map(itemgetter(1), jobs))
+    per_run = cpus_per_run(execution, [settings for _, settings in jobs])
     if address == "local":
         os.environ.update(ray_session.thread_limits(execution.cpus_per_trial))
         ray_session.start_local(execution.max_concurrent * per_run or count_cpus())

@@ -183,9 +183,11 @@ class ManyUpdates(Update):
     def act(self, obs: Tensor, rng: Sequence[torch.Generator]) -> Tensor:
         """Return actions ``(R, n, actions)`` of the Gaussian policies for observations ``(R, n, d)``."""
         shape = (obs.shape[1], self.updates[0].networks.actor.size)
-        noise = torch.stack([torch.randn(shape, generator=own, device=obs.device, dtype=obs.dtype) for own in rng])
+        noise = []
+        for own in rng:
+            noise.append(torch.randn(shape, generator=own, device=obs.device, dtype=obs.dtype))
         with torch.no_grad():
-            return self._call_runs("actions", Observations(obs), noise)
+            return self._call_runs("actions", Observations(obs), torch.stack(noise))
 
     def phase(self) -> Hashable:
         return self.updates[0].phase()

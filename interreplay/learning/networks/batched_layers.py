@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -43,21 +42,20 @@ class Member(NamedTuple):
     def from_stack(cls, number: int, parts: Sequence[Sequence[Tensor]]) -> Member:
         """Return views of the parameters of one network."""
         weights, biases, scales, shifts = parts
-        pick = itemgetter(number)
-        own_weights = list(map(pick, weights))
+        own_weights = [weight[number] for weight in weights]
         if own_weights[-1].shape[1] == 1:
             own_weights[-1] = own_weights[-1][:, 0]
-        first = itemgetter((number, 0))
-        norms = list(zip(map(first, scales), map(first, shifts), strict=True))
-        return cls(own_weights, list(map(first, biases)), norms)
+        norms = []
+        for scale, shift in zip(scales, shifts, strict=True):
+            norms.append((scale[number, 0], shift[number, 0]))
+        return cls(own_weights, [bias[number, 0] for bias in biases], norms)
 
     def subset(self, index: slice | Networks) -> Member:
         """Return the parameters of some of all networks."""
-        pick = itemgetter(index)
         norms = []
         for scale, shift in self.norms:
             norms.append((scale[index], shift[index]))
-        return Member(list(map(pick, self.weights)), list(map(pick, self.biases)), norms)
+        return Member([weight[index] for weight in self.weights], [bias[index] for bias in self.biases], norms)
 
 
 class LayerViews:
@@ -118,7 +116,7 @@ class LayerViews:
         found.count = len(networks)
         found._gradients = None
         if not self.at_once:
-            found.members = list(map(self.members.__getitem__, networks))
+            found.members = [self.members[number] for number in networks]
         elif not isinstance(networks, Tensor) and list(networks) == list(range(len(networks))):
             found.members = [self.members[0].subset(slice(0, len(networks)))]
         else:

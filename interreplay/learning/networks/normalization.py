@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -161,7 +160,7 @@ class NormalizedEncoder(nn.Module):
         if self._measures:
             tensor = next(chain(self.encoder.parameters(), self.encoder.buffers()), None)
             if tensor is not None:  # otherwise, the encoder works where the observations are
-                obs = map_observation(methodcaller("to", tensor.device), obs)
+                obs = map_observation(lambda part: part.to(tensor.device), obs)
             self.moments.observe(self.encoder(obs).double().numpy(force=True))
             self._publish()
 

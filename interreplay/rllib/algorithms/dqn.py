@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any, ClassVar
 
 from ray.rllib.utils.annotations import override
@@ -53,7 +52,9 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
         if not isinstance(self.exploration, ConfiguredEpsilon):
             check_without_effect(self.update_settings(), EPSILON, "an exploration is set", expected="no exploration")
         network = self.network or {}
-        listed = {layer.kind for layer in chain.from_iterable(map(name_layers, network.values()))}
+        listed: set[str] = set()
+        for layers in network.values():
+            listed.update(layer.kind for layer in name_layers(layers))
         if self.dueling and "q" in network:
             raise ValueError("dueling is True and network lists q; expected value and advantage, or dueling False")
         if self.noisy and network and "NoisyLinear" not in listed and not any(":" in kind for kind in listed):

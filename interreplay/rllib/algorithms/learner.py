@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Mapping
-from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -260,4 +258,7 @@ def has_graphs(device: torch.device) -> bool:
 
 
 def _list_parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
-    return list(chain.from_iterable(map(itemgetter("params"), optimizer.param_groups)))
+    found = []
+    for group in optimizer.param_groups:
+        found += group["params"]
+    return found

@@ -274,7 +274,9 @@ class LoopConfig(AlgorithmConfig):
         settings = name_by_attributes(config_dict)
         replay = settings.pop("replay_buffer_config", None)
         known = [*vars(self), *settings_as_properties(type(self)), *KEYS_OF_DICTIONARIES]
-        known += [name for name in settings if hasattr(self, self._translate_special_keys(name, False))]
+        for name in settings:
+            if hasattr(self, self._translate_special_keys(name, False)):
+                known.append(name)
         settings, unknown, rejected = translate_settings(self, settings, known)
         if unknown or rejected:
             raise TypeError(explain_rejected(type(self).__name__.removesuffix("Config"), unknown, rejected, known))

@@ -268,7 +268,11 @@ def adopt_model_settings(config: Any) -> None:
             config._rl_module_spec = dataclasses.replace(spec, model_config=None)
     if isinstance(given, DefaultModelConfig):
         plain = dataclasses.asdict(DefaultModelConfig())
-        given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}
+        changed = {}
+        for name, value in dataclasses.asdict(given).items():
+            if value != plain[name]:
+                changed[name] = value
+        given = changed
     settings: dict[str, Any] = {}
     for name, value in (given or {}).items():
         if name.endswith(("_initializer", "_initializer_kwargs")):

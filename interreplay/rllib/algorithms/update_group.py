@@ -167,7 +167,10 @@ def shared_batch(sample: Sample) -> Batch:
     for name, column in vars(sample.transitions).items():
         if name in READ:
             columns[name] = column
-    extras = {name: sample.transitions.extras[name] for name in VIEWS if name in sample.transitions.extras}
+    extras = {}
+    for name in VIEWS:
+        if name in sample.transitions.extras:
+            extras[name] = sample.transitions.extras[name]
     return Batch(Transitions(**columns, extras=extras), sample.weights, sample.row_weights, sample.actor_weights)
 
 

@@ -55,9 +55,11 @@ def create_instance(kind: type, context: Mapping[str, Any]) -> Any:
     Raises:
         UsageError: The constructor has no such keywords and takes no mapping.
     """
-    parameters = inspect.signature(kind).parameters.values()
-    by_name = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    if not (context and set(context) <= set(by_name)):
+    by_name = set()
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            by_name.add(parameter.name)
+    if not (context and set(context) <= by_name):
         if _takes_mapping(kind):
             return kind(context)
         check_arguments(f"env_config: {kind.__name__}", kind, context)

@@ -365,7 +365,7 @@ class Requests:
                 if version < oldest:
                     outdated[reference] = index
             awaited = outdated or first
-            next_limit = min(map(self._last_contact.__getitem__, awaited.values())) + self._limit
+            next_limit = min(self._last_contact[index] for index in awaited.values()) + self._limit
             timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
             ready, _ = ray.wait(list(awaited), num_returns=1, timeout=timeout)
             self.waited += time.monotonic() - begun

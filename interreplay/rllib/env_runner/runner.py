@@ -506,7 +506,10 @@ class BatchEnvRunner(SteppingRunner):
             recovered: Number of recovered rows by episode id, of all runners.
         """
         first = self._state.index * IDS_PER_RUNNER
-        own = {episode: rows for episode, rows in recovered.items() if first <= episode < first + IDS_PER_RUNNER}
+        own = {}
+        for episode, rows in recovered.items():
+            if first <= episode < first + IDS_PER_RUNNER:
+                own[episode] = rows
         self._needs_initial_reset = True
         self._state.log.next_id = max(self._state.log.next_id, max(own, default=-1) + 1)
         self._state.steps_since_report += sum(own.values())
