@@ -29,6 +29,8 @@ def test_flags_accept_every_value():
             assert (made.buffer, made.buffer_args) == expected, line
             values = loaded.settings(trainer, env)
             assert values.items() <= vars(made).items(), line
+            if row.defaults.get("noisy"):
+                assert made.initial_epsilon == made.final_epsilon == 0, line
 
 
 def test_every_file_names_its_source_and_environments_that_exist():
