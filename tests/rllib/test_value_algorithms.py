@@ -210,6 +210,15 @@ def test_invalid_settings_are_rejected_by_name(settings, message):
         config().training(**settings).build_algo()
 
 
+@pytest.mark.parametrize("trainer", ["NoisyDQN", "Rainbow"])
+def test_an_algorithm_without_its_noise_requires_epsilon(trainer):
+    made = config(trainer=trainer).training(noisy=False)
+    with pytest.raises(ValueError, match="noisy is False and epsilon is 0; expected noisy True, or an initial_epsilon"):
+        made.validate()
+    made.copy().training(exploration="Random", epsilon_steps=10_000).validate()
+    made.training(initial_epsilon=1.0).validate()
+
+
 def test_continuous_actions_are_rejected():
     with pytest.raises(ValueError, match=r"the action space is Box.*; expected discrete actions"):
         config("Pendulum-v1").build_algo()

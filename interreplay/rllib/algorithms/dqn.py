@@ -57,10 +57,16 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
             listed.update(layer.kind for layer in name_layers(layers))
         if self.dueling and "q" in network:
             raise ValueError("dueling is True and network lists q; expected value and advantage, or dueling False")
-        if self.noisy and network and "NoisyLinear" not in listed and not any(":" in kind for kind in listed):
+        has_noise = self.noisy
+        if network:
+            has_noise = "NoisyLinear" in listed or any(":" in kind for kind in listed)
+        if self.noisy and not has_noise:
             raise ValueError(
                 "noisy is True and network lists no NoisyLinear; expected NoisyLinear in network, or noisy False"
             )
+        by_noise = self.own_settings()["noisy"].default and isinstance(self.exploration, ConfiguredEpsilon)
+        if by_noise and self.collect and not (has_noise or self.initial_epsilon or self.final_epsilon):
+            raise ValueError("noisy is False and epsilon is 0; expected noisy True, or an initial_epsilon above 0")
         implicit = self.distribution == "implicit"
         if self.matrix_dtype != "float32" and (
             implicit or self.dueling or self.noisy or "value" in network or "NoisyLinear" in listed
