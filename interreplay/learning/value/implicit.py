@@ -45,15 +45,13 @@ class ImplicitLayers(ValueLayers):
     def outputs(self, rows: Tensor, noise: Any = None) -> Tensor:
         """Return quantiles and their fractions ``(n, A, 2·K)``.
 
-        `noise` is the generator of the fractions, or fractions ``(n, K)``; None for the midpoints.
+        `noise` is the generator of the fractions; None for the midpoints.
         """
         for layer in self.shared:
             rows = self.activate(layer(rows))
         shape = (rows.shape[0], len(self.midpoints))  # len() would fix the number of rows of an exported policy
         if noise is None:
             fractions = self.midpoints.expand(shape)
-        elif isinstance(noise, Tensor):
-            fractions = noise
         else:
             fractions = torch.rand(shape, generator=noise, device=rows.device, dtype=rows.dtype)
         embedded = torch.relu(self.embedding(torch.cos(fractions.unsqueeze(-1) * self.waves)))
@@ -86,6 +84,7 @@ class Implicit(ValueHead):
 
     def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
         quantiles, fractions = following.chunk(2, dim=-1)
+        quantiles = quantiles.sort(dim=-1).values  # a mean over views is taken by rank, as each has other fractions
         return torch.cat([rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * quantiles, fractions], dim=-1)
 
     def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:

@@ -219,26 +219,15 @@ ROWS = 6
 K = 5
 
 
-def naive_loss(quantiles, fractions, targets, kappa):
-    """Σ_i mean_j |τ_i − 1{u < 0}|·L_κ(u)/κ of u = target_j − quantile_i, one pair at a time."""
-    losses = torch.zeros(len(quantiles))
-    for row in range(len(quantiles)):
-        for theta, tau in zip(quantiles[row], fractions[row], strict=True):
-            for target in targets[row]:
-                u = float(target - theta)
-                huber = 0.5 * u * u if abs(u) <= kappa else kappa * (abs(u) - 0.5 * kappa)
-                losses[row] += abs(float(tau) - (u < 0)) * huber / kappa / targets.shape[1]
-    return losses
-
-
-def test_the_loss_is_that_of_a_loop_with_fractions_per_row():
-    head = Implicit(K, kappa=0.4)
+def test_the_loss_is_that_of_quantiles_with_fractions_per_row():
+    head, plain = Implicit(K, kappa=0.4), Quantiles(K, kappa=0.4)
     g = torch.Generator().manual_seed(0)
     quantiles, targets = torch.randn(ROWS, K, generator=g), 2 * torch.randn(ROWS, K, generator=g)
     fractions = torch.rand(ROWS, K, generator=g)
     chosen, target = torch.cat([quantiles, fractions], 1), torch.cat([targets, torch.rand(ROWS, K, generator=g)], 1)
-    found = head.compare(chosen, target)
-    torch.testing.assert_close(found.losses, naive_loss(quantiles, fractions, targets, 0.4), rtol=0, atol=1e-12)
+    plain.levels = fractions
+    expected = defined_losses(plain, quantiles, targets)
+    torch.testing.assert_close(head.compare(chosen, target).losses, expected, rtol=0, atol=1e-12)
 
 
 def test_midpoints_are_quantile_regression():
@@ -254,10 +243,19 @@ def test_midpoints_are_quantile_regression():
     assert torch.equal(head.values(torch.cat([quantiles, levels], 1)), plain.values(quantiles))
 
 
+def test_a_mean_over_views_with_other_fractions_keeps_the_distribution():
+    head = Implicit(K)
+    quantiles, fractions = torch.randn(ROWS, K), torch.rand(ROWS, K)
+    views = [torch.cat([quantiles[:, order], fractions], 1) for order in (torch.randperm(K), torch.randperm(K))]
+    target = sum(head.target(view, torch.ones(ROWS), torch.full((ROWS,), 0.9)) for view in views) / 2
+    torch.testing.assert_close(target[:, :K], 1 + 0.9 * quantiles.sort(dim=-1).values)
+
+
 def test_the_layers_are_their_formula():
     layers = ImplicitLayers(3, 2, K, (7, 4))
-    rows, fractions = torch.randn(ROWS, 3), torch.rand(ROWS, K)
-    found = layers.outputs(rows, fractions)
+    rows = torch.randn(ROWS, 3)
+    found = layers.outputs(rows, rng())
+    fractions = found[:, 0, K:].detach()
     assert found.shape == (ROWS, 2, 2 * K)
     for row in range(ROWS):
         features = torch.relu(layers.shared[0](rows[row]))
