@@ -161,8 +161,7 @@ class UnrollMix(SharedSources):
 
     def ready(self, batch_size: int) -> bool:
         """Return whether `batch` can draw the next batch."""
-        waiting = len(self.queue)
-        return waiting >= batch_size or waiting >= self.due(batch_size).get(self.queue.name, 0)
+        return len(self.queue) >= self.due(batch_size).get(self.queue.name, 0)
 
     def batch(self, batch_size: int, rng: np.random.Generator) -> Unrolls:
         """Draw a batch: the parts of all sources in order, with columns contiguous in memory.

@@ -100,8 +100,7 @@ class IMPALAUpdate(Update):
         """Set ``.grad`` of all parameters to the gradient of the loss of a batch, without applying it."""
         for parameter in self.parameters:
             parameter.grad = None
-        outputs = self.networks.actor.output(self._rows(unrolls))
-        loss, result = self.loss(outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
+        loss, result = self.loss(self._outputs(unrolls), unrolls)
         gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
@@ -116,16 +115,15 @@ class IMPALAUpdate(Update):
     @torch.no_grad()
     def policy(self, unrolls: UnrollsLike) -> Tensor:
         """Return the outputs of the policy ``(T, B, F)`` for the observations of unrolls, without gradients."""
-        outputs = self.networks.actor.output(self._rows(unrolls))
-        return outputs.unflatten(0, (unrolls.steps + 1, unrolls.size))[:-1, :, :-1]
+        return self._outputs(unrolls)[:-1, :, :-1]
 
-    def _rows(self, unrolls: UnrollsLike) -> Tensor:
-        """Return the inputs of the layers ``((T + 1)·B, d)`` for the observations of unrolls."""
+    def _outputs(self, unrolls: UnrollsLike) -> Tensor:
+        """Return [numbers of the policy; value] ``(T + 1, B, F + 1)`` for the observations of unrolls."""
+        moments = (unrolls.steps + 1, unrolls.size)
         rows = self.networks.encoder(map_observation(lambda part: part.flatten(0, 1), unrolls.obs))
-        if self.memory is None:
-            return rows
-        moments = rows.unflatten(0, (unrolls.steps + 1, unrolls.size))
-        return self.memory.unroll(moments, unrolls.state, unrolls.live).flatten(0, 1)
+        if self.memory is not None:
+            rows = self.memory.unroll(rows.unflatten(0, moments), unrolls.state, unrolls.live).flatten(0, 1)
+        return self.networks.actor.output(rows).unflatten(0, moments)
 
     def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the loss of a batch and its result.
