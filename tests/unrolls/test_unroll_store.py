@@ -165,10 +165,11 @@ def test_invalid_capacities_are_rejected():
 
 def test_the_newest_step_is_known_even_if_it_is_not_stored():
     store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400, obs={"a": (3,), "b": (2,)})
+    batch.live[-2:, -1] = torch.tensor([True, False])  # a step that only resets has no output of the policy
     slots = store.add(batch, rng())
     assert int((slots >= 0).sum()) == 2 and slots[-1] == -1
     policy, obs = store.newest()
-    assert torch.equal(policy, batch.policy[-1, -1:]) and torch.equal(obs["a"], batch.obs["a"][-2, -1:])
+    assert torch.equal(policy, batch.policy[-2, -1:]) and torch.equal(obs["a"], batch.obs["a"][-3, -1:])
 
 
 def test_memory_is_estimated_exactly():

@@ -129,9 +129,11 @@ class UnrollStore:
     def write(self, unrolls: Unrolls, slots: Tensor) -> None:
         """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
         assert self._table is not None
+        live = unrolls.live[:, -1].nonzero()
+        newest = int(live[-1]) if len(live) else unrolls.steps - 1
         for name, column in unrolls.columns().items():
             if get_attribute_name(name) in ("obs", "policy"):
-                self._newest[name] = column[unrolls.steps - 1, -1].numpy(force=True).copy()
+                self._newest[name] = column[newest, -1].numpy(force=True).copy()
         kept = slots >= 0
         if not bool(kept.all()):
             unrolls = unrolls[kept]
@@ -192,7 +194,7 @@ class UnrollStore:
         return join_parts(parts)
 
     def newest(self) -> tuple[Tensor, Observation]:
-        """Return the policy output ``(1, F)`` and the observation ``(1, ...)`` at the newest step."""
+        """Return the policy output ``(1, F)`` and the observation ``(1, ...)`` at the newest live step."""
         found = {name: torch.from_numpy(value)[None] for name, value in self._newest.items()}
         policy = found.pop("policy")
         return policy, join_parts({name.partition(".")[2]: value for name, value in found.items()})
