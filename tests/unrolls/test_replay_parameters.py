@@ -139,6 +139,10 @@ MISTAKES = [
     ),
     ([{"type": "queue", "share": "half"}], "share of source 1 of the mix, queue, must be a number of at least 0"),
     ([{"type": "queue", "share": 0.5}, {"type": "uniform"}], "source 2 of the mix, uniform, has no share"),
+    (
+        [{"type": "queue", "share": [1, 0]}, {"type": "uniform", "share": [0, 1]}],
+        "the share of queue is [1, 0]; expected above 0",
+    ),
 ]
 
 

@@ -219,28 +219,17 @@ ROWS = 6
 K = 5
 
 
-def test_the_loss_is_that_of_quantiles_with_fractions_per_row():
+def test_implicit_quantiles_have_fractions_per_row_in_place_of_levels():
     head, plain = Implicit(K, kappa=0.4), Quantiles(K, kappa=0.4)
     g = torch.Generator().manual_seed(0)
-    quantiles, targets = torch.randn(ROWS, K, generator=g), 2 * torch.randn(ROWS, K, generator=g)
-    fractions = torch.rand(ROWS, K, generator=g)
-    chosen, target = torch.cat([quantiles, fractions], 1), torch.cat([targets, torch.rand(ROWS, K, generator=g)], 1)
-    plain.levels = fractions
-    expected = defined_losses(plain, quantiles, targets)
-    torch.testing.assert_close(head.compare(chosen, target).losses, expected, rtol=0, atol=1e-12)
-
-
-def test_midpoints_are_quantile_regression():
-    head, plain = Implicit(K, kappa=0.7), Quantiles(K, kappa=0.7)
-    g = torch.Generator().manual_seed(1)
-    quantiles, following = torch.randn(ROWS, K, generator=g), torch.randn(ROWS, K, generator=g)
+    quantiles, following = torch.randn(ROWS, K, generator=g), 2 * torch.randn(ROWS, K, generator=g)
     rewards, discounts = torch.randn(ROWS, generator=g), torch.rand(ROWS, generator=g)
-    levels = plain.levels.to(quantiles).expand(ROWS, K)
-    target = head.target(torch.cat([following, levels], 1), rewards, discounts)
-    expected = plain.target(following, rewards, discounts)
-    found = head.compare(torch.cat([quantiles, levels], 1), target)
-    torch.testing.assert_close(found.losses, plain.compare(quantiles, expected).losses, rtol=0, atol=1e-12)
-    assert torch.equal(head.values(torch.cat([quantiles, levels], 1)), plain.values(quantiles))
+    plain.levels = torch.rand(ROWS, K, generator=g)
+    chosen = torch.cat([quantiles, plain.levels], 1)
+    target = head.target(torch.cat([following, torch.rand(ROWS, K, generator=g)], 1), rewards, discounts)
+    expected = defined_losses(plain, quantiles, plain.target(following, rewards, discounts))
+    torch.testing.assert_close(head.compare(chosen, target).losses, expected, rtol=0, atol=1e-12)
+    assert torch.equal(head.values(chosen), plain.values(quantiles))
 
 
 def test_a_mean_over_views_with_other_fractions_keeps_the_distribution():
