@@ -173,7 +173,7 @@ def _processes(given: Mapping[str, str]) -> dict[str, str]:
 
 def _steps_per_update(given: Mapping[str, str]) -> float:
     """Return the environment steps per update: the fresh unrolls of a batch times their length."""
-    shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
+    shares = {entry["type"]: float(np.mean(entry["share"])) for entry in _replay(given)}
     return shares["queue"] * _read(given, "batch_size", whole(1)) * _read(given, "r_f_steps", whole(1))
 
 

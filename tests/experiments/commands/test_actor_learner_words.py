@@ -1,5 +1,6 @@
 """main.py: the words of an actor-learner platform, and the settings that they stand for."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def test_the_learning_rate_falls_over_so_many_updates_as_its_square():
     steps = 1000 * 10 * 10  # half of each batch is fresh, of 10 steps each
     assert made.lr[0] == [0, 1e-3] and made.lr[-1] == [steps, 1e-4]
     assert made.lr[8] == [steps // 2, pytest.approx(1e-4 + 9e-4 / 4)]
+
+
+def test_a_share_that_changes_over_the_run_counts_with_its_mean():
+    mix = [{"type": "queue", "share": [1, 0.5]}, {"type": "uniform", "share": [0, 0.5]}]
+    made = settings("--lr_scheduler_steps=1000", "--batch_size=20", f"--replay_parameters={json.dumps(mix)}")
+    assert made.lr[-1][0] == 1000 * 0.75 * 20 * 10
 
 
 def test_presets_apply_only_if_they_are_named():
