@@ -247,13 +247,8 @@ def test_metrics():
     assert reported["kept_share"] == 1.0 and reported["replayed_share"] == 0.0
     assert 0 < reported["entropy"] <= np.log(ACTIONS)
     assert result.errors.shape == (B,) and result.policy.shape == (T, B, ACTIONS)
-    reported = dict(
-        zip(
-            IMPALAUpdate.metrics,
-            IMPALAUpdate(nets, IMPALASettings(relevance_bound=0.05), 0.9).update(unrolls()).metrics.tolist(),
-            strict=True,
-        )
-    )
+    result = IMPALAUpdate(nets, IMPALASettings(relevance_bound=0.05), 0.9).update(unrolls())
+    reported = dict(zip(IMPALAUpdate.metrics, result.metrics.tolist(), strict=True))
     assert 0 < reported["kept_share"] < 1 and reported["replayed_share"] == 0.5 and reported["kl_to_behavior"] > 0
     assert reported["rho_mean"] < 1 and 0 < reported["rho_clipped_share"] < 1 and reported["effective_sample_size"] < 1
 
