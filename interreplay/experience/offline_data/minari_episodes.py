@@ -112,6 +112,7 @@ def write(
     """
     import minari
     from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_storage import is_image_space
 
     for space in spaces:
         check_keys(space)
@@ -123,6 +124,9 @@ def write(
         spec.to_json()
     except Exception:  # the entry point is a function, or the specification is missing
         spec = None
+    options = {}
+    if any(map(is_image_space, leaves(spaces[0]).values())):
+        options["jpeg_encoding"] = False  # JPEG changes images; Minari 0.5.3 cannot store them otherwise
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Minari warns about missing authors and links
@@ -135,6 +139,7 @@ def write(
                 algorithm_name=algorithm,
                 requirements=[],
                 data_format="hdf5" if find_spec("h5py") else "arrow",
+                **options,
             )
     except (OSError, ValueError, TypeError, AssertionError) as error:
         raise UsageError(f"Minari cannot store {name}: {first_line(error)}") from error

@@ -534,6 +534,15 @@ def test_keys_with_slashes_are_rejected_before_anything_is_recorded(tmp_path):
             act()
 
 
+def test_exported_images_are_not_compressed(tmp_path):
+    pytest.importorskip("minari", "0.5.4")
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3)).astype(np.uint8))
+    rows = episodes_of([5]).replace(obs=images[:-1], next_obs=images[1:])
+    seen = (gym.spaces.Box(0, 255, (32, 32, 3), np.uint8), SPACES[1])
+    write_minari(ExperienceStore(fill(tmp_path / "run", rows, spaces=seen)), "images/kept-v0")
+    assert torch.equal(everything(open_rows("minari:images/kept-v0", seen)).next_obs, images[1:])
+
+
 @pytest.mark.slow
 def test_a_lost_life_ends_an_exported_episode():
     rows = episodes_of([10, 8])
