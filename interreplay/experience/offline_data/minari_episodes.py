@@ -15,6 +15,7 @@ import numpy as np
 
 from interreplay.environments.actions import NestedActions
 from interreplay.environments.imports import suppress_logged_warnings
+from interreplay.environments.registration import inner_env_name
 from interreplay.environments.spaces import leaves, name_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, reading
@@ -199,6 +200,8 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
         found = minari.MinariDataset(data)
         leaves(found.observation_space)  # rejects unsupported ones
         rows = int(found.total_steps)
+        spec = found.env_spec
+        env = "" if spec is None else inner_env_name(spec.id, spec.kwargs)
 
     def portions() -> Iterator[Transitions]:
         nested = isinstance(found.action_space, gym.spaces.Dict | gym.spaces.Tuple)
@@ -217,5 +220,11 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
             )
 
     return Dataset(
-        name, files, portions, rows=rows, observation_space=found.observation_space, action_space=found.action_space
+        name,
+        files,
+        portions,
+        rows=rows,
+        observation_space=found.observation_space,
+        action_space=found.action_space,
+        env=env,
     )

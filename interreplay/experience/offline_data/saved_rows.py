@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from interreplay.environments.registration import inner_env_name
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, reading
 from interreplay.experience.store.reader import PORTION, ExperienceStore
@@ -79,6 +80,7 @@ def open_saved(name: str, folder: Path) -> Dataset:
         if int(state["written"]) < 1:
             raise UsageError(f"offline data {name} records {state['written']} written rows; expected 1 or more")
         storage.load_state_dict(dict(state))
+        env = _env_name(folder) if is_checkpoint(folder) else ""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
 
     def portions() -> Iterator[Transitions]:
@@ -86,7 +88,15 @@ def open_saved(name: str, folder: Path) -> Dataset:
             numbers = torch.arange(start, min(start + PORTION, storage.written))
             yield storage[numbers % storage.capacity]
 
-    return Dataset(name, files, portions, len(storage), normalized=True)
+    return Dataset(name, files, portions, len(storage), normalized=True, env=env)
+
+
+def _env_name(checkpoint: Path) -> str:
+    """Return the id of the environment of a checkpoint; "" for an environment without an id."""
+    settings = {}
+    for name, stored in state_files.load(checkpoint, "settings").items():
+        settings[name] = stored.get("setting")
+    return inner_env_name(settings.get("env", ""), settings.get("env_config", {}))
 
 
 def find_storage_state(state: Any) -> Mapping[str, Any] | None:

@@ -20,6 +20,7 @@ from offline_data import episodes, minari_dataset, transitions
 
 import replay_buffers
 from interreplay import Offline
+from interreplay.environments.registration import WRAPPED
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.dataset import Conversion, Dataset
@@ -66,10 +67,12 @@ def test_a_minari_dataset_by_id_and_by_folder_is_what_was_recorded(tmp_path):
         assert again.key == storage.key
         identical(everything(again), everything(storage))
     assert open_rows(name).key == storage.key  # the dataset stores its spaces
+    assert len(open_rows(name, where="env=Pendulum-v1, newest=30")) == 30
 
 
 def checkpoint_of(buffer, folder):
-    state_files.save(folder, {"replay_buffer": buffer})
+    settings = {"env": {"setting": WRAPPED}, "env_config": {"setting": {"env": "Pendulum-v1"}}}
+    state_files.save(folder, {"replay_buffer": buffer, "settings": settings})
     (folder / CHECKPOINT).write_text("{}")
 
 
@@ -87,6 +90,7 @@ def test_a_wrapped_saved_buffer_and_a_run_s_newest_checkpoint(tmp_path):
         storage = open_rows(str(tmp_path / path), spaces())
         identical(plain(everything(storage)), plain(found[50:]))
         assert len(storage) == 100
+    assert len(open_rows(str(tmp_path / "run"), spaces(), where="env=Pendulum-v1")) == 100
 
 
 def test_parts_of_actions_with_a_single_value_are_zero():
