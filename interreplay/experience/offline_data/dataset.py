@@ -229,11 +229,10 @@ def _bounds(space: Any) -> list[Any]:
 
 
 def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym.Space | None) -> None:
-    """Reject recorded spaces with other parts, shapes or action bounds."""
+    """Reject recorded spaces with other parts, shapes, kinds of numbers, choices or action bounds."""
     if recorded is None or expected is None:
         return
-    discrete = isinstance(recorded, gym.spaces.Discrete)
-    same = _shapes(recorded) == _shapes(expected) and discrete == isinstance(expected, gym.spaces.Discrete)
+    same = _forms(recorded) == _forms(expected)
     if same and what == "actions":
         same = np.allclose(_bounds(recorded), _bounds(expected))
     if not same:
@@ -242,8 +241,13 @@ def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym
         )
 
 
-def _shapes(space: gym.Space) -> dict[str, Any]:
-    return {name: part.shape for name, part in leaves(space).items()}
+def _forms(space: gym.Space) -> dict[str, Any]:
+    """Return the shape, the kind of numbers and the choices of each part."""
+    found = {}
+    for name, part in leaves(space).items():
+        choices = "" if isinstance(part, gym.spaces.Box) else str(part)
+        found[name] = (part.shape, np.dtype(part.dtype).kind, choices)
+    return found
 
 
 def _narrow(column: Tensor) -> Tensor:

@@ -228,6 +228,12 @@ def test_data_of_another_environment_is_rejected():
     refused(name, r"another environment: its observations are Box.*expected", "CartPole-v1")
     with pytest.raises(UsageError, match=r"another environment: its actions are Box\(-2.0.*expected Box\(-1.0, 1.0"):
         open_rows(name, (spaces()[0], gym.spaces.Box(-1, 1, (1,))))
+    image = gym.spaces.Box(0, 255, (4, 4), np.uint8)
+    others = ((image, gym.spaces.Box(0, 1, (4, 4))), (gym.spaces.Discrete(16), gym.spaces.Discrete(64)))
+    for recorded_space, other in others:
+        dataset = Dataset("other", [], list, observation_space=recorded_space, action_space=spaces()[1])
+        with pytest.raises(UsageError, match="another environment: its observations are .*; expected "):
+            Conversion(dataset, (other, spaces()[1]))
 
 
 def test_a_saved_buffer_of_another_environment_or_with_unknown_columns(tmp_path):
