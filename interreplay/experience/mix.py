@@ -37,10 +37,10 @@ class Mix(SharedSources):
             or ``"minari:ID"``, or as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
         shares: Share of each batch by name, see `Shares`; equal shares by default.
         capacity: Capacity of each replay buffer created here that does not set its own.
-        n_step: Number of steps of the returned transitions, for sources created here.
-        gamma: Discount factor per step, for sources created here.
-        seed: Seed from which each source created here gets its own.
-        device: Device of the sources created here.
+        n_step: Number of steps of the returned transitions, for sources created here and `Offline` sources without one.
+        gamma: Discount factor per step, for the same sources.
+        seed: Seed from which each of these sources gets its own.
+        device: Device of these sources.
         spaces: Observation and action space of one environment, which recorded experience must match.
 
     Attributes:
@@ -205,6 +205,9 @@ def make_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
         arguments["data"] = str(made)
         made = Offline
     elif made == "Offline":
+        made = Offline
+    elif type(made) is Offline:  # again, with the mix's arguments where it has none
+        arguments = made.given | arguments
         made = Offline
     if isinstance(made, str) or callable(made):
         made = make_buffer(made, common, **arguments)

@@ -45,10 +45,14 @@ class Offline:
         relabel: Function that recomputes rewards and terminations, or its name ``module:function``; see `Relabel`.
             New rows get the same rewards if their environment is wrapped with `Relabeled`.
         spaces: Observation and action space of the environment; None to read them from the data.
-        n_step: Number of steps of the returned transitions.
-        gamma: Discount factor per step.
+        n_step: Number of steps of the returned transitions; None for 1.
+        gamma: Discount factor per step; None for .99.
         seed: Seed of all randomness.
-        device: Torch device of batches. Rows are memory-mapped from one file that concurrent runs share.
+        device: Torch device of batches; None for the CPU. Rows are memory-mapped from one file that concurrent runs
+            share.
+
+    Attributes:
+        given: The arguments that are not None. A `Mix` sets the others to its own.
 
     Raises:
         ValueError: The method or one of its arguments is unknown.
@@ -65,19 +69,24 @@ class Offline:
         where: str | Where | None = None,
         relabel: str | RewardFunction | None = None,
         spaces: Spaces | None = None,
-        n_step: int | tuple[int, int] = 1,
-        gamma: float = 0.99,
+        n_step: int | tuple[int, int] | None = None,
+        gamma: float | None = None,
         seed: int | None = None,
-        device: str = "cpu",
+        device: str | None = None,
     ):
+        self.given = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        if n_step is None:
+            n_step = 1
+        if gamma is None:
+            gamma = 0.99
         if isinstance(data, Path):
             data = str(data)
         self.data = get_data_name(data)
-        self.device = torch.device(device)
+        self.device = torch.device(device or "cpu")
         self._open = functools.partial(open_rows, data, spaces, gamma, where=Where.parse(where), relabel=relabel)
         self._method = method
         self._arguments = dict(arguments or {})
-        self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
+        self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": str(self.device)}
         if isinstance(method, str) or inspect.isclass(method):
             check_arguments(resolve(method), self._arguments)  # type: ignore[arg-type]  # the rows are opened later
 

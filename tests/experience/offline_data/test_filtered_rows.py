@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from builders import require_same_samples
 from kept_rows import SPACES, episodes_of, equal, fill, save_buffer
 from offline_data import HIGH
 
@@ -544,6 +545,20 @@ def test_a_mix_draws_its_shares_from_several_runs(tmp_path):
     expected = Offline(names, where=Where(min_return=-2.0), spaces=SPACES)
     assert len(mix.sources["offline"]) == len(expected) < 57
     assert repr(expected) == f"Offline('{names[0]} and 1 more': Uniform)"
+
+
+def test_an_offline_object_takes_the_arguments_of_the_mix_that_it_lacks(tmp_path):
+    *_, names = two_stores(tmp_path)
+    given = {"data": names, "method": "NMER", "arguments": {"k": 2}, "gamma": 0.5}
+    draws = []
+    for source in (Offline(**given), {"type": "Offline", **given}):
+        mix = Mix({"online": "Uniform", "offline": source}, capacity=100, n_step=3, gamma=0.9, seed=0)
+        draws.append(mix.sample(40))
+    require_same_samples(*draws)
+    assert 0.125 in draws[0].transitions.discounts
+    wide = (SPACES[0], gym.spaces.Box(-9.0, 9.0, (1,), np.float32))
+    with pytest.raises(UsageError, match="belongs to another environment: its actions are"):
+        len(Mix({"offline": Offline(names)}, spaces=wide))
 
 
 def test_paths_may_be_objects(tmp_path):
