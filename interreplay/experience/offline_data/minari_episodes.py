@@ -119,8 +119,7 @@ def write(
         check_keys(space)
     buffers = []
     for number, episode in enumerate(episodes):
-        listed = {column: _split_steps(values) for column, values in episode.items()}
-        buffers.append(EpisodeBuffer(id=number, **listed))
+        buffers.append(EpisodeBuffer(id=number, **episode))
     try:
         spec.to_json()
     except Exception:  # the entry point is a function, or the specification is missing
@@ -157,15 +156,6 @@ def check_keys(space: gym.Space) -> None:
             if "/" in str(key):
                 raise UsageError(f"Minari cannot store the key {key!r} of {space}; expected keys without slashes")
             check_keys(part)
-
-
-def _split_steps(value: Any) -> Any:
-    """Return arrays of many steps as lists of steps."""
-    if isinstance(value, dict):
-        return {name: _split_steps(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(_split_steps, value))
-    return list(value)
 
 
 def is_id(name: str) -> bool:

@@ -65,9 +65,9 @@ def _episode(store: ExperienceStore, rows: Transitions) -> dict[str, Any]:
     return {
         "observations": nested(space, parts),
         "actions": make_actions(store.header.action_space).to_env(rows.actions.numpy()),
-        "rewards": rows.rewards.double().tolist(),
-        "terminations": terminated.tolist(),
-        "truncations": truncated.tolist(),
+        "rewards": rows.rewards.double().numpy(),
+        "terminations": terminated,
+        "truncations": truncated,
     }
 
 
