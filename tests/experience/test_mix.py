@@ -119,31 +119,20 @@ def test_rows_come_from_the_source_that_they_name():
     assert float(sample.probabilities[sample.origins == 0].max()) < 1 / 60  # a quarter of the batch is from PER
 
 
-def test_errors_go_back_to_the_source_that_drew_the_row():
+@pytest.mark.parametrize("part", [20, 10])
+def test_errors_go_back_to_the_source_that_drew_the_row(part):
     mix = Mix({"a": "PER", "b": "PER"}, capacity=60, seed=0)
     mix.add(make(60))
     sample = mix.sample(20)
     errors = 1.0 + torch.arange(20)
-    mix.update(sample, errors)
+    for rows, own in zip(sample.split(part), errors.split(part), strict=True):
+        mix.update(rows, own)
     for number, name in enumerate("ab"):
         rows, mask = sample.select_source(number)
         expected = torch.ones(60)
         for slot, error in zip(rows.slots.tolist(), errors[mask].tolist(), strict=True):
             expected[slot] = error + 1e-6
         assert torch.allclose(mix.sources[name].selector.priorities(torch.arange(60)), expected)
-
-
-def test_parts_of_a_batch_are_split_like_the_whole_batch():
-    whole, mix = (Mix({"a": "PER", "b": "PER"}, capacity=60, seed=0) for _ in range(2))
-    for each in (whole, mix):
-        each.add(make(60))
-    errors = 1.0 + torch.arange(20)
-    whole.update(whole.sample(20), errors)
-    for half, own in zip(mix.sample(20).split(10), errors.split(10), strict=True):
-        mix.update(half, own)
-    for name in "ab":
-        one, other = (each.sources[name].selector.priorities(torch.arange(60)) for each in (whole, mix))
-        assert torch.equal(one, other)
 
 
 def test_errors_of_rows_that_were_overwritten_meanwhile_are_passed_over():
@@ -165,8 +154,6 @@ def test_batches_are_split_by_buffers():
         ("y", mix.sources["y"], 12),
     ]
     assert torch.cat([errors for *_, errors in parts]).tolist() == list(range(16))
-    with pytest.raises(ValueError, match="'inner' is a mix itself; expected its sources, with their shares"):
-        Mix({"inner": mix, "outer": "Uniform"})
 
 
 def test_some_views_cannot_be_mixed_with_no_views():

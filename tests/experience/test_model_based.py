@@ -14,7 +14,6 @@ from interreplay.experience import make_source
 from interreplay.experience.recipes import as_settings
 from interreplay.neighborhood import ClusterMember
 from interreplay.part import Context
-from interreplay.transitions import Transitions
 from replay_buffers import HER, Uniform
 
 QUICK = {
@@ -408,19 +407,6 @@ def test_a_model_without_a_policy_raises_an_error():
     made.add(rows(30))
     with pytest.raises(ValueError, match=r"no policy for its rollouts; call connect\(Context\(policy="):
         made.sample(4)
-
-
-def test_rollouts_are_compared_with_the_simulator_by_their_length():
-    seen = []
-
-    def simulate(found):
-        seen.append(found)
-        return {"on_manifold_state_error": float(len(seen))}
-
-    made = sampled(rows(20), about=context(simulate=simulate), rollout_length=2)
-    numbers = made.statistics()
-    assert numbers["model/on_manifold_state_error_at_1"] == 1 and numbers["model/on_manifold_state_error_at_2"] == 2
-    assert all(isinstance(found, Transitions) and len(found) == 40 for found in seen)
 
 
 def test_a_seed_repeats_everything_and_sources_differ():

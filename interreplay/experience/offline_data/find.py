@@ -46,8 +46,6 @@ def holds_data(path: Path) -> bool:
 
     Runs that keep no transitions, such as those that learn from recorded experience alone, contain none.
     """
-    if path.is_file():
-        return bool(parquet_files(path))
     if find_store(path) is not None or minari_episodes.is_minari_folder(path):
         return True
     if (state := find_saved_buffer(path)) is not None:

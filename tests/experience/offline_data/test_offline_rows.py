@@ -25,7 +25,7 @@ from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.dataset import Conversion, Dataset
 from interreplay.experience.offline_data.find import expand_pattern
-from interreplay.experience.offline_data.minari_episodes import check_new, open_id
+from interreplay.experience.offline_data.minari_episodes import check_new, open_id, write
 from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
 from interreplay.experience.store import ExperienceStore
@@ -458,28 +458,10 @@ def test_data_of_another_kind_of_policy_is_rejected_before_training(tmp_path):
 
 def recorded(name, observation_space, action_space, observations, actions):
     """Write one episode of given observations and actions as a Minari dataset."""
-    import minari
-    from minari.data_collector import EpisodeBuffer
-
     steps = len(actions)
-    ends = np.arange(1, steps + 1) == steps
-    buffer = EpisodeBuffer(
-        id=0,
-        observations=observations,
-        actions=list(actions),
-        rewards=[1.0] * steps,
-        terminations=list(ends),
-        truncations=[False] * steps,
-    )
-    minari.create_dataset_from_buffers(
-        name,
-        [buffer],
-        observation_space=observation_space,
-        action_space=action_space,
-        algorithm_name="none",
-        requirements=[],
-        data_format="arrow",
-    )
+    episode = {"observations": observations, "actions": actions, "rewards": [1.0] * steps}
+    episode |= {"terminations": np.arange(1, steps + 1) == steps, "truncations": [False] * steps}
+    write(name, [episode], (observation_space, action_space), None, "none")
     return open_rows(name, (observation_space, action_space))
 
 

@@ -35,12 +35,17 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize("chunk", [1, 4, 50])
 def test_rows_come_back_as_they_were_added(tmp_path, chunk):
     rows = episodes_of([5, 20, 1, 9])
-    store = intact(fill(tmp_path / "s", rows, step=101, version=7, chunk=chunk))
+    folder = fill(tmp_path / "s", rows, step=101, version=7, chunk=chunk)
+    store = intact(folder)
     assert equal(everything(store), rows) and store.rows == 35
     assert store.column("step").tolist() == list(range(101, 136))
     assert store.column("version").tolist() == [7 + (i // chunk) * chunk for i in range(35)]
     assert (np.diff(store.column("time")) >= 0).all() and abs(time.time() - store.column("time")[-1]) < 60
     assert store.header.env == "Pendulum-v1" and store.header.action_space == SPACES[1]
+    names = sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    assert all(name in (HEADER, JOURNAL) or name.endswith(".bin") for name in names)  # none is a pickle
+    obs = np.fromfile(folder / "rows_000000000000" / "obs.bin", "<f4").reshape(-1, 3)
+    assert np.array_equal(obs, rows.obs.numpy())
 
 
 def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
@@ -337,14 +342,6 @@ def test_a_store_is_learned_from_as_a_buffer_with_its_rows(tmp_path):
     slots = torch.arange(35)
     assert equal(ours[slots].replace(extras={}), theirs[slots]) and ours[slots].truncated.sum() == 3
     assert torch.equal(ours.successor(slots), theirs.successor(slots))
-
-
-def test_nothing_in_a_store_is_a_pickle(tmp_path):
-    folder = fill(tmp_path / "s", episodes_of([10]))
-    names = sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    assert all(name in (HEADER, JOURNAL) or name.endswith(".bin") for name in names)
-    obs = np.fromfile(folder / "rows_000000000000" / "obs.bin", "<f4").reshape(-1, 3)
-    assert np.array_equal(obs, episodes_of([10]).obs.numpy())
 
 
 def test_the_list_and_the_plot_leave_out_unfinished_episodes(tmp_path, monkeypatch, capsys):
