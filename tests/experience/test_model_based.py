@@ -261,7 +261,7 @@ REALS = {
     "Uniform": "Uniform",
     "LCER": {"type": "LCER", "n_clusters": 5},
     "HER": "HER",
-    "HER with LCER": lambda capacity, seed: HER(capacity=capacity, seed=seed, neighborhood=ClusterMember(n_clusters=5)),
+    "HER with LCER": lambda **given: HER(neighborhood=ClusterMember(n_clusters=5), **given),
 }
 
 
