@@ -20,14 +20,13 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.collection import get_data_name
 from interreplay.experience.offline_data.dataset import Spaces
 from interreplay.experience.offline_data.where import Where
+from interreplay.experience.store.reader import PORTION
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
 from interreplay.storage.ring import FixedStorage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions
-
-PORTION = 10_000
 
 
 class Offline:

@@ -194,6 +194,9 @@ class StoreWriter:
             )
             header.write(self.folder)
             self._header = header
+        if self.reports_success and not self._header.about.get(REPORTS_SUCCESS):
+            self._header = replace(self._header, about={**self._header.about, REPORTS_SUCCESS: True})
+            self._header.write(self.folder)
         if kinds != self._header.columns:
             raise UsageError(f"its columns differ from this run's: {_difference(kinds, self._header.columns)}")
         self._joined.append(columns)

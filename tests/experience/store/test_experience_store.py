@@ -62,8 +62,10 @@ def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
     assert found.returns.tolist() == pytest.approx([sum(rewards) for rewards in expected.values()], abs=1e-6)
     assert not found.ended.any() and "success" not in found
     writer = writer_of(tmp_path / "reported")
+    writer.add(rows[:9], 1, 0)
+    writer.commit()
     writer.reports_success = True
-    writer.add(rows, 1, 0)
+    writer.add(rows[9:], 10, 0)
     writer.close()
     assert ExperienceStore(tmp_path / "reported").episodes().success.tolist() == [False] * 4
 
