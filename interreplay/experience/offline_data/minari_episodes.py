@@ -125,7 +125,7 @@ def write(
     except Exception:  # the entry point is a function, or the specification is missing
         spec = None
     options = {}
-    if any(map(is_image_space, leaves(spaces[0]).values())):
+    if any(is_image_space(part) for part in leaves(spaces[0]).values()):
         options["jpeg_encoding"] = False  # JPEG changes images; Minari 0.5.3 cannot store them otherwise
     try:
         with warnings.catch_warnings():
