@@ -47,8 +47,7 @@ class Offline:
         n_step: Number of steps of the returned transitions; None for 1.
         gamma: Discount factor per step; None for .99.
         seed: Seed of all randomness.
-        device: Torch device of batches; None for the CPU. Rows are memory-mapped from one file that concurrent runs
-            share.
+        device: Torch device of batches, None for the CPU; concurrent runs share one memory-mapped file of rows.
 
     Attributes:
         given: The arguments that are not None. A `Mix` sets the others to its own.

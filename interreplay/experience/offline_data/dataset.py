@@ -186,13 +186,13 @@ class Conversion:
         return made
 
     def _check_choices(self, rows: Transitions) -> None:
-        """Reject rows with a discrete value that its space does not contain."""
+        """Reject rows with a discrete value that its space does not contain, or with actions beyond [−1, 1]."""
         columns = rows.columns()
         for name, (least, most) in self._choices.items():
             column = columns[name]
             outside = (column < least) | (column > most)
             if outside.any():
-                value, low, high = (int(each.expand_as(column)[outside][0]) for each in (column, least, most))
+                value, low, high = (each.expand_as(column)[outside][0].item() for each in (column, least, most))
                 raise UsageError(
                     f"offline data {self.dataset.name} belongs to another environment: {name} holds {value}; "
                     f"expected {low} to {high}"
@@ -200,10 +200,12 @@ class Conversion:
 
 
 def _choices(observation_space: gym.Space | None, action_space: gym.Space | None) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the smallest and the largest value of each discrete column of stored rows, by its name."""
+    """Return the smallest and the largest value of actions and of each discrete column of stored rows, by its name."""
     found: dict[str, tuple[Tensor, Tensor]] = {}
     if isinstance(action_space, gym.spaces.Discrete):
         found["actions"] = torch.tensor(0), torch.tensor(int(action_space.n) - 1)
+    elif action_space is not None:
+        found["actions"] = torch.tensor(-1.0), torch.tensor(1.0)
     if observation_space is None:
         return found
     for part, space in leaves(observation_space).items():

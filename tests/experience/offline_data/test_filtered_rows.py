@@ -163,14 +163,12 @@ def test_the_version_of_the_policy(tmp_path):
     first, second, names = two_stores(tmp_path)
     expected = joined(first[30:], second)  # versions 0 to 34 and 100 to 121
     assert same_but_ids(stored(open_rows(names, SPACES, where="version>=30")), expected)
-    only = stored(open_rows(names, SPACES, where="version>=110"))
-    assert torch.equal(only.obs, second.obs[10:])
+    assert torch.equal(stored(open_rows(names, SPACES, where="version>=110")).obs, second.obs[10:])
 
 
 def test_the_newest_rows(tmp_path):
     first, second, names = two_stores(tmp_path)
-    newest = stored(open_rows(names, SPACES, where="newest=30"))
-    assert torch.equal(newest.obs, joined(first[27:], second).obs)
+    assert torch.equal(stored(open_rows(names, SPACES, where="newest=30")).obs, joined(first[27:], second).obs)
     assert torch.equal(stored(open_rows(names[::-1], SPACES, where="newest=22")).obs, second.obs)
     assert len(open_rows(names, SPACES, where="newest=1_000")) == 57
 
