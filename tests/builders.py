@@ -12,8 +12,20 @@ import torch
 from interreplay import Transitions
 from interreplay.diagnostics.contract import identical, require_same_samples
 from interreplay.diagnostics.random_rows import Episodes, Row, make, stack
+from interreplay.transitions import observation_parts
 
-__all__ = ["HALF_CHEETAH", "Episodes", "Row", "by_turns", "feed", "identical", "make", "require_same_samples", "stack"]
+__all__ = [
+    "HALF_CHEETAH",
+    "Episodes",
+    "Row",
+    "by_turns",
+    "feed",
+    "identical",
+    "make",
+    "require_same_samples",
+    "rows_with",
+    "stack",
+]
 HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
 
 
@@ -24,6 +36,27 @@ def by_turns(*lists: Iterable[Any]) -> list[Any]:
     for (i, one), (j, other) in itertools.product(enumerate(first), enumerate(second)):
         found.append((one, other, *(entries[(i + j) % len(entries)] for entries in others)))
     return found
+
+
+def row_vectors(rows: Transitions) -> np.ndarray:
+    """Return [s; a; r; s'] of each row, float64 ``(n, D)``."""
+    parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
+    parts += observation_parts(rows.next_obs).values()
+    return np.concatenate([part.double().numpy().reshape(len(rows), -1) for part in parts], axis=1)
+
+
+def rows_with(**columns: Any) -> Transitions:
+    """Return rows with some columns; others are zeros, except that next observations equal observations."""
+    n = len(next(iter(columns.values())))
+    zeros = {
+        "obs": np.zeros((n, 1), np.float32),
+        "actions": np.zeros((n, 1), np.float32),
+        "rewards": np.zeros(n, np.float32),
+        "terminated": np.zeros(n, bool),
+        "truncated": np.zeros(n, bool),
+    }
+    given = zeros | columns
+    return Transitions(**{"next_obs": given["obs"]} | given)
 
 
 def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:

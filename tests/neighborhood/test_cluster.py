@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, feed, identical, make, stack
+from builders import Episodes, feed, identical, make, row_vectors, rows_with, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
@@ -15,7 +15,6 @@ from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER
 
-NAMES = ("obs", "actions", "rewards", "next_obs")
 KINDS = {
     "one env": {},
     "interleaved": {"envs": 3},
@@ -25,16 +24,6 @@ KINDS = {
 }
 
 DISCRETE = {"action_shape": (), "action_dtype": np.int64}
-
-
-def flat(rows: Transitions) -> np.ndarray:
-    """Return [s; a; r; s'] of each row, float64 ``(n, D)``."""
-
-    def parts(column) -> list:
-        return [column[name] for name in column] if isinstance(column, dict) else [column]
-
-    columns = [part for name in NAMES for part in parts(getattr(rows, name))]
-    return np.concatenate([column.numpy().reshape(len(rows), -1).astype(np.float64) for column in columns], axis=1)
 
 
 def stored(storage: Storage, view: ReadView = OneStep()) -> Transitions:  # noqa: B008
@@ -62,7 +51,9 @@ def check_lists(storage: Storage, clustering) -> None:
 
 
 def check_moments(storage: Storage, clustering, rtol: float = 1e-4) -> None:
-    vectors, cluster, sums = flat(stored(storage)), clustering.members.cluster[: len(storage)], clustering.moments
+    vectors = row_vectors(stored(storage))
+    cluster = clustering.members.cluster[: len(storage)]
+    sums = clustering.moments
     for number in range(len(clustering.centers)):
         mine = vectors[cluster == number]
         assert sums.counts[number] == len(mine)
@@ -87,11 +78,6 @@ def test_means_and_deviations_are_those_of_the_stored_rows(kind):
                 check_moments(storage, clustering)
         assert storage.written > 1.5 * storage.capacity
         check_moments(storage, clustering)
-
-
-def test_deviations_much_smaller_than_values():
-    *_, (storage, clustering) = fed(ClusterCenter(12, 25), 200, [7] * 50, shift=1e4)
-    check_moments(storage, clustering, rtol=1e-3)
 
 
 def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
@@ -173,7 +159,7 @@ def test_the_only_member_of_a_cluster_is_not_blended(variant):
     found = buffer.neighborhood.gather(buffer.storage, torch.from_numpy(slots), np.random.default_rng(0))
     assert torch.equal(found.slots[:, 0] == NO_NEIGHBOR, alone)
     if variant == "center":
-        assert np.array_equal(flat(found.rows[:, 0][alone]), flat(stored(buffer.storage)[alone]))
+        assert np.array_equal(row_vectors(found.rows[:, 0][alone]), row_vectors(stored(buffer.storage)[alone]))
     else:
         assert torch.equal(found.stored_slots(torch.from_numpy(slots))[alone, 0], torch.from_numpy(slots)[alone])
 
@@ -184,11 +170,11 @@ def test_a_center_is_the_mean_with_noise():
         rows = make(100, seed=seed, ends=0.0)
         feed(part, storage, rows.replace(actions=rows.actions.clamp(-0.8, 0.8)))
     cluster, rng, noise = part.clustering.members.cluster, np.random.default_rng(0), []
-    vectors, slots = flat(stored(storage)), torch.arange(300)
+    vectors, slots = row_vectors(stored(storage)), torch.arange(300)
     for _ in range(40):
         found = part.gather(storage, slots, rng)
         assert (found.slots == SYNTHETIC).all() and not found.rows.terminated.any()
-        noise.append(flat(found.rows[:, 0]))
+        noise.append(row_vectors(found.rows[:, 0]))
     for number in np.unique(cluster):
         mine = cluster == number
         mean, std = vectors[mine].mean(0), vectors[mine].std(0)
@@ -197,11 +183,11 @@ def test_a_center_is_the_mean_with_noise():
 
 
 def test_noise_is_zero_without_deviation_and_within_bounds():
-    rng, never = np.random.default_rng(0), np.zeros(200, bool)
+    rng = np.random.default_rng(0)
     obs = np.repeat(rng.normal(size=(200, 1)), 3, axis=1).astype(np.float32)
     obs[:, 2] = 7.0
     actions = rng.choice([-1.0, 1.0], (200, 2), p=[0.02, 0.98]).astype(np.float32)
-    rows = Transitions(obs, actions, np.full(200, 3.0, np.float32), obs, never, never, np.arange(200))
+    rows = rows_with(obs=obs, actions=actions, rewards=np.full(200, 3.0, np.float32), episode=np.arange(200))
     part, storage = ClusterCenter(n_clusters=1, noise=5.0), Storage(200)
     feed(part, storage, rows)
     made = part.gather(storage, torch.arange(200), np.random.default_rng(0)).rows
@@ -249,13 +235,15 @@ def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 
 
 def on_segment(sample, anchors: Transitions, partners: np.ndarray) -> None:
     mix = sample.mix.numpy()[:, None].astype(np.float64)
-    np.testing.assert_allclose(flat(sample.transitions), mix * flat(anchors) + (1 - mix) * partners, atol=1e-5)
+    np.testing.assert_allclose(
+        row_vectors(sample.transitions), mix * row_vectors(anchors) + (1 - mix) * partners, atol=1e-5
+    )
 
 
 def test_center_blends_are_between_anchor_and_mean():
     buffer = blends_of(ClusterCenter(10, 50, noise=0.0))
     sample, cluster = buffer.sample(1000), buffer.neighborhood.clustering.members.cluster
-    vectors = flat(stored(buffer.storage))
+    vectors = row_vectors(stored(buffer.storage))
     means = np.stack([vectors[cluster == number].mean(0) for number in cluster])  # mean of each row's cluster
     anchors = buffer.storage[sample.slots]
     on_segment(sample, anchors, means[sample.slots.numpy()])
@@ -322,8 +310,8 @@ def check_means(buffer: ReplayBuffer) -> None:
     """Assert that partners are the means of the rows of each cluster with known outcomes, as the buffer reads them."""
     storage, view, clustering = buffer.storage, buffer.view, buffer.neighborhood.clustering
     found = buffer.neighborhood.gather(storage, torch.arange(len(storage)), np.random.default_rng(0))
-    made = flat(found.rows[:, 0])
-    vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
+    made = row_vectors(found.rows[:, 0])
+    vectors, cluster = row_vectors(stored(storage, view)), clustering.members.cluster[: len(storage)]
     known = view.mature(storage, torch.arange(len(storage))).numpy()
     for slot in np.flatnonzero(found.slots[:, 0].numpy() == SYNTHETIC):
         expected = vectors[known & (cluster == cluster[slot])].mean(0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from builders import feed, same_state, unwritten_memory_holds
+from builders import feed, rows_with, same_state, unwritten_memory_holds
 
 from interreplay import Transitions
 from interreplay.neighborhood.knn import KNN
@@ -17,17 +17,9 @@ from interreplay.storage.state_copies import copy_arrays
 
 def transitions(z: np.ndarray) -> Transitions:
     """Return rows with features `z` ``(n, d)``; the last feature is the action."""
-    n, obs = len(z), z[:, :-1].astype(np.float32)
-    nothing = np.zeros(n, bool)
-    return Transitions(
-        obs=obs,
-        actions=z[:, -1:].astype(np.float32),
-        rewards=np.zeros(n, np.float32),
-        next_obs=obs + 1,
-        terminated=nothing,
-        truncated=nothing,
-        episode=np.arange(n) % 3,  # interleaved
-    )
+    obs = z[:, :-1].astype(np.float32)
+    interleaved = np.arange(len(z)) % 3
+    return rows_with(obs=obs, actions=z[:, -1:].astype(np.float32), next_obs=obs + 1, episode=interleaved)
 
 
 @pytest.fixture

@@ -74,62 +74,6 @@ def test_ranked_equals_sorting(m, levels):
             assert (searches.select_rank(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()
 
 
-def test_exact_search_with_added_and_removed_rows():
-    cells, vectors = filled(1000)
-    more = np.random.default_rng(3).normal(size=(400, 5)).astype(np.float32)
-    for slot in range(0, 900, 3):
-        cells.remove(slot)
-    cells.extend(np.arange(1000, 1400), more)
-    assert cells.whole and cells.pages[0, : -(-1100 // 64)].tolist() == list(range(-(-1100 // 64)))
-    everything = dict(enumerate(np.concatenate([vectors, more])))
-    stored = np.array([slot for slot in range(1400) if slot >= 900 or slot % 3])
-    assert sorted(cells.stored.tolist()) == stored.tolist()
-    ten = stored[::110]
-    query, places, squared = ExactSearch(cells, ten, 10).run()
-    for number, slot in enumerate(ten.tolist()):
-        exact = sorted(
-            ((everything[slot] - everything[other]) ** 2).sum() for other in stored.tolist() if other != slot
-        )
-        assert np.allclose(np.sort(squared[query == number])[:10], exact[:10], rtol=1e-4)
-
-
-def test_rows_are_added_and_removed():
-    cells, vectors = filled(7000, d=3)
-    rng, stored = np.random.default_rng(0), dict(enumerate(vectors))
-    for slot in rng.permutation(14_000)[:9000].tolist():
-        if slot in stored:
-            cells.remove(slot)
-            del stored[slot]
-        else:
-            stored[slot] = rng.normal(size=3).astype(np.float32)
-            cells.insert(slot, stored[slot])
-    names = np.array(sorted(stored))
-    assert (np.sort(cells.stored) == names).all() and cells.counts.sum() == len(stored)
-    assert (cells.rows(names) == np.stack([stored[name] for name in names.tolist()])).all()
-    truth = ((cells.rows(names[:20])[:, None] - cells.rows(names)[None]) ** 2).sum(-1) < 0.05
-    truth[np.arange(20), np.arange(20)] = False
-    row, column = np.nonzero(truth)
-    assert pairs(cells, names[:20], 0.05) == set(zip(row.tolist(), names[column].tolist(), strict=True))
-
-
-def test_the_probes_reach_the_intended_recall():
-    cells, vectors = filled(8000, d=6)
-    assert 1 < cells.probes < len(cells.centers) / 2
-    slots = np.arange(300)
-    squared = ((vectors[slots, None] - vectors[None]) ** 2).sum(-1)
-    squared[slots, slots] = np.inf
-    tenth = np.sort(squared, axis=1)[:, 9].astype(np.float32)
-    query, _, found = CellSearch(cells, slots, 10, tenth * np.float32(1 + 1e-5), cells.probes).run()
-    assert 0.97 * 3000 <= len(query) <= 3000
-
-
-def test_a_radius_is_never_too_small():
-    cells, vectors = filled(7000)
-    search = CellSearch(cells, np.arange(50), 32, np.full(50, np.nan), 3)
-    truth = np.sort(((vectors[:50, None] - vectors[None]) ** 2).sum(-1), axis=1)[:, 32]
-    assert (search.radius >= truth * (1 - 1e-5)).all()
-
-
 def test_thousands_of_duplicates_are_capped():
     cells = InvertedFile(20_000, 4)
     cells.build(np.arange(9000), np.ones((9000, 4), np.float32))

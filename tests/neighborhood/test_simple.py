@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, make
+from builders import Episodes, make, rows_with
 from scipy.stats import chisquare
 
-from interreplay import Storage, Transitions
+from interreplay import Storage
 from interreplay.neighborhood import RandomNeighbor, Successor, simple
 
 
@@ -37,16 +37,7 @@ def with_choices(choices: np.ndarray) -> Storage:
     n = len(choices)
     storage = Storage(n)
     obs = np.random.default_rng(0).normal(size=(n + 1, 3)).astype(np.float32)
-    storage.add(
-        Transitions(
-            obs=obs[:-1],
-            actions=choices,
-            rewards=np.zeros(n, np.float32),
-            next_obs=obs[1:],
-            terminated=np.zeros(n, bool),
-            truncated=np.arange(n) % 100 == 99,
-        )
-    )
+    storage.add(rows_with(obs=obs[:-1], actions=choices, next_obs=obs[1:], truncated=np.arange(n) % 100 == 99))
     return storage
 
 
@@ -72,35 +63,6 @@ def test_every_row_with_equal_discrete_values_has_the_same_probability(rounds, b
         pairs = counts[np.ix_(choices == value, choices == value)]
         pairs = pairs[~np.eye(len(pairs), dtype=bool)]
         assert chisquare(pairs).pvalue > 1e-4
-
-
-def test_the_list_of_all_rows_is_made_only_for_rows_without_an_equal_one_in_the_block(monkeypatch):
-    choices = np.arange(10_000) % 50
-    choices[7] = 50  # a single row
-    storage = with_choices(choices)
-    hashed = []
-    keys = simple.DiscreteColumns.keys
-
-    def counted(self, storage, slots):
-        hashed.append(len(slots))
-        return keys(self, storage, slots)
-
-    monkeypatch.setattr(simple.DiscreteColumns, "keys", counted)
-    slots, rng = torch.arange(50, 300), np.random.default_rng(0)
-    found = RandomNeighbor().neighbor_slots(storage, slots, rng)[:, 0].numpy()
-    assert (choices[found] == choices[slots]).all()
-    assert max(hashed) == simple.BLOCK
-    assert RandomNeighbor().neighbor_slots(storage, torch.tensor([7]), rng).tolist() == [[-1]]
-    assert max(hashed) == 10_000
-
-
-def test_a_single_row_has_no_neighbor():
-    storage = stored(1, 10)
-    neighbors = RandomNeighbor().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
-    found = neighbors.slots
-    assert neighbors.rows is None, "the buffer reads them"
-    assert (found == -1).all()
-    assert (neighbors.stored_slots(torch.zeros(4, dtype=torch.int64)) == 0).all(), "the anchor instead"
 
 
 @pytest.mark.parametrize(("rows", "capacity"), [(40, 100), (333, 100)])
