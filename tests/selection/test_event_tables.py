@@ -15,8 +15,9 @@ from replay_buffers import EventTables, Uniform
 
 
 def high(rows):
-    """A user-defined event."""
-    return rows.obs[:, 0] > 1.2
+    """A user-defined event that changes its input and returns zeros and ones."""
+    rows.obs.sub_(1.2)
+    return (rows.obs[:, 0] > 0).float().numpy()
 
 
 CONDITIONS = {
@@ -56,7 +57,8 @@ def test_tables_contain_the_steps_that_led_to_events(history, portion, gaps):
     while len(rows) < 200:
         new = episodes.rows(portion)
         rows += new
-        buffer.add(stack(new))
+        slots = buffer.add(stack(new))
+        assert torch.equal(buffer.storage[slots].obs, stack(new).obs)
         for table, happened in zip(buffer.selector._tables, CONDITIONS.values(), strict=True):
             writes = buffer.storage.write_numbers(torch.from_numpy(table.members.astype(np.int64)))
             assert set(writes.tolist()) == led_to(rows, happened, history, capacity)
@@ -64,13 +66,15 @@ def test_tables_contain_the_steps_that_led_to_events(history, portion, gaps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shares", "default"), [([0.3, 0.1], 0.6), (None, 0.5), ([0.5, 0.5], 0.0), ([0.0, 0.2], 0.8)])
+@pytest.mark.parametrize(
+    ("shares", "default"), [([0.3, 0.1], 0.6), (None, 0.5), ([0.5, 0.5], 0.0), (np.array([0.0, 0.2]), 0.8)]
+)
 def test_shares_are_exact_and_rows_of_a_table_equally_likely(shares, default):
     buffer = EventTables(
         capacity=200, events=["reward > 1", "terminated"], shares=shares, default_share=0.5, history=1, seed=0
     )
     buffer.add(make(200, ends=0.1))
-    each = [default, *(shares or [0.25, 0.25])]
+    each = [default, *([0.25, 0.25] if shares is None else shares)]
     assert buffer.selector.current_shares(40) == pytest.approx(each)
     tables, size, counts = buffer.selector._tables, 40, np.zeros(200)
     for _ in range(500):
@@ -160,11 +164,6 @@ def test_rewards_are_compared_with_numbers():
         assert make_event(given)(buffer.storage, torch.arange(3)).tolist() == expected, given
 
 
-def test_shares_can_be_an_array():
-    selector = EventTables(capacity=10, events=["reward > 1", "terminated"], shares=np.array([0.3, 0.1])).selector
-    assert selector.shares == pytest.approx([0.6, 0.3, 0.1])
-
-
 def test_success_is_read_from_an_extra_column():
     buffer = EventTables(capacity=10, events="success", history=0, seed=0)
     assert buffer.columns_wanted == buffer.selector.needs == {"success"}
@@ -180,20 +179,10 @@ def test_success_is_read_from_an_extra_column():
         buffer.check_offers(frozenset(), "RLlib's SAC")
 
 
-def test_an_event_of_the_wrong_shape_is_rejected():
-    with pytest.raises(ValueError, match=r"the event .* returned shape \(3, 3\); expected bool of shape \(3,\)"):
-        EventTables(capacity=10, events=[lambda rows: rows.obs > 0]).add(make(3))
-
-
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
         (lambda rows: rows.obs > 0, r"the event .* returned shape \(2, 3\); expected bool of shape \(2,\)"),
-        (
-            lambda rows: rows.rewards * float("nan"),
-            r"the event .* returned nan for a row; expected bool of shape \(2,\)",
-        ),
-        (lambda rows: rows.rewards * 0 + 0.5, r"the event .* returned 0.5 for a row; expected bool"),
         (lambda rows: [None] * len(rows), r"the event .* returned a list; expected bool of shape \(2,\), one per row"),
     ],
 )
@@ -214,23 +203,3 @@ def test_an_invalid_event_is_rejected_before_rows_are_stored(returned, message):
         mix.add(make(2))
     assert len(mix) == 4
     assert all(rows.discounts is not None for rows in calls)
-
-
-def test_an_event_may_return_zeros_and_ones():
-    buffer = EventTables(capacity=10, events=[lambda rows: (rows.rewards > 0).float().numpy()], history=0, seed=0)
-    rows = make(6)
-    buffer.add(rows)
-    assert sorted(buffer.selector._tables[0].members.tolist()) == np.flatnonzero(np.asarray(rows.rewards) > 0).tolist()
-
-
-def test_an_event_may_change_its_inputs():
-    def changing(rows):
-        rows.rewards.mul_(2)
-        return rows.rewards > 1
-
-    rows = make(6)
-    expected = rows.rewards.clone()
-    buffer = EventTables(capacity=10, events=[changing])
-    buffer.add(rows)
-    assert torch.equal(rows.rewards, expected)
-    assert torch.equal(buffer.storage.column("rewards")[:6], expected)

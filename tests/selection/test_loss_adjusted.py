@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 from interreplay import ReplayBuffer
 from interreplay.learning.losses import PAL, Huber, RowwiseLoss
 from interreplay.neighborhood import KNN
-from interreplay.selection import Combined, LossAdjusted, Uniform
+from interreplay.selection import Combined, LossAdjusted
 from interreplay.selection.credit import InterpolatedPriority
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
@@ -101,18 +101,6 @@ def test_la3p_draws_uniform_critic_and_actor_rows(share):
     assert sample.probabilities.numpy() == pytest.approx(mixture[sample.slots.numpy()], rel=1e-4)
 
 
-def test_la3p_updates_both_trees():
-    buffer = LA3P(capacity=30, seed=0)
-    for seed in range(5):
-        buffer.add(make(17, seed=seed))
-        sample = buffer.sample(48)
-        buffer.update(sample, np.random.default_rng(seed).normal(size=48) * 5)
-    selector = buffer.selector
-    raw = selector.priorities(torch.arange(30)).double()
-    torch.testing.assert_close(selector._inverses().leaves, raw**-0.4)
-    assert float(selector._inverses().total()) == pytest.approx(float((raw**-0.4).sum()))
-
-
 def test_la3p_has_rows_for_each_network_in_small_batches():
     for size in (1, 2, 3, 5):
         for share in (0.0, 0.5, 1.0):
@@ -144,10 +132,3 @@ def test_relo_requires_its_score():
         buffer.update(buffer.sample(8), np.ones(8))
     with pytest.raises(ValueError, match=r"reducible_loss has shape \(8, 1\); expected \(8,\)"):
         buffer.update(buffer.sample(8), np.ones(8), {"reducible_loss": np.ones((8, 1))})
-
-
-def test_methods_without_scores_ignore_them():
-    buffer = ReplayBuffer(60, Uniform(), seed=0)
-    buffer.add(make(ROWS))
-    buffer.update(buffer.sample(8), np.ones(8), {"largest_error": np.ones(8)})
-    assert buffer.scores_wanted == frozenset() and not buffer.brings_critic_loss

@@ -78,14 +78,9 @@ def test_the_last_error_of_a_duplicate_row_is_used():
     expected = {slot: delta + 0.5 for slot, delta in zip(slots.tolist(), deltas.tolist(), strict=True)}
     rows = torch.tensor(list(expected))
     assert selector.priorities(rows).tolist() == pytest.approx(list(expected.values()))
+    assert selector.largest == pytest.approx(max(expected.values())), "not the largest of earlier errors"
     powers = np.array(list(expected.values())) ** 0.6
     assert selector.probabilities(rows).numpy() == pytest.approx(powers / powers.sum(), rel=1e-5)
-
-
-def test_an_earlier_error_of_a_duplicate_is_not_the_largest():
-    _, selector = filled(20)
-    selector.update(torch.tensor([1, 1]), torch.tensor([99.0, 2.0]))
-    assert selector.largest == pytest.approx(2.0)
 
 
 def test_non_finite_errors_are_rejected_and_change_nothing():

@@ -39,13 +39,6 @@ def test_leaves_sums_and_draws_equal_those_of_a_plain_array():
             assert probabilities.numpy() == pytest.approx(naive[found.numpy()] / naive.sum(), rel=1e-12)
 
 
-def test_each_leaf_is_found_from_the_middle_of_its_share():
-    tree, values = SumTree(1000), np.random.default_rng(0).random(1000)
-    tree.set(torch.arange(1000), torch.from_numpy(values))
-    middle = (values.cumsum() - values / 2) / values.sum()
-    assert tree.find(torch.from_numpy(middle))[0].tolist() == list(range(1000))
-
-
 def test_a_draw_on_a_border_belongs_to_the_next_leaf():
     tree = SumTree(1024)
     tree.set(torch.arange(1024), (torch.arange(1024) % 2 == 0).double())  # every other leaf is zero

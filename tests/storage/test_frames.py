@@ -8,10 +8,9 @@ from builders import identical, stack
 from interreplay import Storage
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
-from interreplay.storage import frame_stacks
 from interreplay.storage.frame_stacks import are_stacks
 from interreplay.storage.read_views import NStep
-from replay_buffers import PER, Attentive, Uniform
+from replay_buffers import Uniform
 
 SHAPE = (5, 4)
 
@@ -101,18 +100,6 @@ def test_every_frame_is_stored_once_and_released():
             assert torch.equal(view.read(storage, torch.tensor([slot])).next_obs[0], rows.next_obs[last[slot]])
 
 
-@pytest.mark.parametrize(("ends", "room"), [(0.05, 81), (0.3, 102)])
-def test_a_pool_has_room_for_ordinary_episodes_and_grows_by_a_quarter(monkeypatch, ends, room):
-    monkeypatch.setattr(frame_stacks, "START", 1)
-    episodes, storage = Stacked(4, 1, ends=ends), Storage(64)
-    rows = [episodes.row() for _ in range(64)]
-    for row in rows:
-        storage.add(stack([row]))
-    frames = storage._stacks.frames[""]
-    assert len(frames._pixels) == len(frames._holders) == room and frames._top > 65
-    identical(without_ids(storage[torch.arange(64)]), without_ids(stack(rows)))
-
-
 def test_a_truncated_episode_releases_its_frames():
     episodes, storage = Stacked(3, 1, ends=0.0), Storage(5)
     storage.add(stack([episodes.row() for _ in range(5)]))
@@ -141,33 +128,6 @@ def test_a_game_that_continues_after_a_done_row_shares_frames():
         assert one._stacks.frames[""]._top == 31 + 7, "rows that make room let go of their frames afterwards"
         identical(without_ids(one[torch.arange(30)]), without_ids(stack(rows[30:] + rows[7:30])))
         assert held(one)[0] == held(one)[1] == 30 + 4
-
-
-def test_a_step_is_read_as_one_stack_with_one_more_frame():
-    """Both observations share the memory of k + 1 frames if all rows advance by one frame, otherwise not."""
-    episodes, storage = Stacked(4, 1), Storage(10)
-    storage.add(stack(rows := [episodes.row() for _ in range(8)]))
-    read = storage[torch.arange(8)]
-    assert read.obs.untyped_storage().data_ptr() == read.next_obs.untyped_storage().data_ptr()
-    assert read.obs.untyped_storage().nbytes() == 8 * 5 * np.prod(SHAPE)
-    odd = episodes.row()
-    odd["next_obs"] = odd["next_obs"][::-1].copy()
-    storage.add(stack([odd]))
-    read = storage[torch.arange(9)]
-    assert read.obs.untyped_storage().data_ptr() != read.next_obs.untyped_storage().data_ptr()
-    identical(without_ids(read), without_ids(stack([*rows, odd])))
-
-
-@pytest.mark.parametrize("recipe", [Uniform, PER, Attentive])
-def test_buffers_sample_whole_stacks(recipe):
-    episodes, buffer = Stacked(3, 2), recipe(capacity=40, seed=0)
-    twin = recipe(capacity=40, seed=0)
-    for _ in range(10):
-        buffer.add(stack([episodes.row() for _ in range(6)]))
-    twin.load_state_dict(buffer.state_dict())
-    sample, again = buffer.sample(16), twin.sample(16)
-    assert sample.transitions.obs.shape == (16, 3, *SHAPE) and sample.transitions.obs.dtype == torch.uint8
-    identical(sample.transitions, again.transitions)
 
 
 def test_other_images_are_stored_as_they_are():

@@ -66,13 +66,6 @@ def test_rows_equal_those_of_a_naive_loop(kind, n, capacity):
             assert np.array_equal(found.actions[i].numpy(), stored[i]["actions"])
 
 
-def test_any_shape_of_slots():
-    storage, view = Storage(40), NStep(3)
-    storage.add(make(40))
-    slots = torch.tensor([[3, 9], [0, 39]])
-    identical(view.read(storage, slots)[1], view.read(storage, slots[1]))
-
-
 def test_a_view_can_change_between_draws():
     buffer, plain = ReplayBuffer(50, gamma=GAMMA, seed=0), ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
     for one in (buffer, plain):

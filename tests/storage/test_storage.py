@@ -23,6 +23,7 @@ KINDS = {
     "2-D action": {"action_shape": (2, 3)},
     "scalar action": {"action_shape": ()},
     "scalar observation": {"obs_shape": (), "envs": 2},
+    "empty observation": {"obs_shape": (0,)},  # of bandits
     "every row ends": {"ends": 1.0},
     "half cheetah": HALF_CHEETAH,
 }
@@ -100,16 +101,6 @@ def test_the_number_of_broken_links_is_restored():
     assert other.broken_links == 0
 
 
-def test_slots_are_those_of_a_ring_and_write_numbers_identify_rows():
-    storage = Storage(10)
-    for start in range(0, 27, 3):
-        assert storage.add(make(3, seed=start)).tolist() == [(start + i) % 10 for i in range(3)]
-    assert storage.written == 27
-    slots = torch.arange(10)
-    assert sorted(storage.write_numbers(slots).tolist()) == list(range(17, 27))
-    assert torch.equal(storage.write_numbers(slots) % 10, slots)
-
-
 def test_neither_added_nor_read_rows_share_memory_with_the_storage():
     storage = Storage(20)
     rows = make(20, obs_shape={"a": (2,), "b": ()})
@@ -146,15 +137,6 @@ def test_features_of_goals_are_state_desired_goal_and_action():
     fields = storage.records.fields
     first = fields.index("obs.achieved_goal")
     assert fields[first + 1 : first + 4] == ["obs.observation", "obs.desired_goal", "actions"]
-
-
-def test_links_do_not_depend_on_the_order_of_parts():
-    rows, storage = make(10, obs_shape={"b": (3,), "a": (2,)}, ends=0.0), Storage(30)
-    turned = rows.replace(obs=dict(reversed(rows.obs.items())), next_obs=dict(reversed(rows.next_obs.items())))
-    storage.add(rows[:5])
-    storage.add(turned[5:])
-    assert storage.successor(torch.arange(9)).tolist() == list(range(1, 10))
-    identical(storage[torch.arange(10)].replace(discounts=None), rows)
 
 
 def test_truncated_running_episodes_are_not_continued():
@@ -239,18 +221,3 @@ def test_memory_of_a_half_cheetah_row():
     for _ in range(100):
         storage.add(episodes.transitions(50))
     assert storage.chain.tails.used <= 2 * 100, "final observations are reused"
-
-
-@pytest.mark.parametrize("chunk", [1, 4])
-def test_observations_may_be_empty(chunk):
-    """Bandits have no observations."""
-    rows = make(12, obs_shape=(0,))
-    storage = Storage(8)
-    for start in range(0, 12, chunk):
-        storage.add(rows[start : start + chunk])
-    again = Storage(8)
-    again.load_state_dict(storage.state_dict())
-    for each in (storage, again):
-        stored = each[torch.arange(4, 12) % 8]
-        assert stored.obs.shape == stored.next_obs.shape == (8, 0)
-        assert torch.equal(stored.rewards, rows.rewards[4:])
