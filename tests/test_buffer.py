@@ -16,27 +16,9 @@ from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
 from interreplay.selection import Combined, EventTables, MixedSelection, Online, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
-from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Mixup, Synthesized, Synthesizer
 from replay_buffers import HER, LCER, NMER, PER, ContinuousTransition, Uniform
-
-
-@pytest.mark.parametrize("portions", [[100], [1] * 100, [30, 50, 20], [7] * 14 + [2]])
-def test_portions_do_not_matter(portions):
-    rows = Episodes(envs=3).rows(100)
-    whole, buffer = Uniform(capacity=40), Uniform(capacity=40)
-    whole.add(stack(rows))
-    start = 0
-    for portion in portions:
-        slots = buffer.add(stack(rows[start : start + portion]))
-        assert slots.tolist() == [i % 40 for i in range(start, start + portion)]
-        start += portion
-    identical(buffer.storage[torch.arange(40)], whole.storage[torch.arange(40)])
-    identical(
-        buffer.storage[torch.arange(60, 100) % 40],
-        stack(rows[60:]).replace(discounts=buffer.storage[torch.arange(60, 100) % 40].discounts),
-    )
 
 
 def test_a_storage_with_overwritten_rows_can_be_drawn_from():
@@ -71,12 +53,6 @@ def test_invalid_sizes_are_rejected():
         with pytest.raises(ValueError, match=f"cannot sample {size} rows from 3"):
             buffer.sample(size)
     assert len(buffer.sample(np.int64(2)).slots) == 2
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, "a"])
-def test_invalid_seeds_are_rejected(seed):
-    with pytest.raises(ValueError, match=f"seed is {seed!r}; expected an integer of 0 or more, or None"):
-        Uniform(seed=seed)
 
 
 @pytest.mark.parametrize("kind", [Uniform, PER, NMER])
@@ -117,12 +93,6 @@ def test_update_accepts_numpy_and_tensors_with_gradients():
     assert buffer.selector.priorities(sample.slots).tolist() == [3.0]
     buffer.update(sample, np.array([4.0]))
     assert buffer.selector.priorities(sample.slots).tolist() == [5.0]
-    buffer.update(sample, np.array([6.0, 9.0])[-2::-1])  # a view with a negative stride
-    assert buffer.selector.priorities(sample.slots).tolist() == [7.0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        buffer.update(sample, np.broadcast_to(1.0, (1,)))  # cannot be written to
-    assert buffer.selector.priorities(sample.slots).tolist() == [2.0]
 
 
 def test_states_with_another_capacity_or_other_columns_are_rejected():
@@ -167,15 +137,17 @@ def test_the_state_of_an_empty_buffer_clears_a_full_one():
         assert full.sample(4).transitions.obs.shape == (4, 9)
 
 
-def test_the_order_of_columns_in_a_state_does_not_matter():
-    rows = make(10, obs_shape={"a": (2,), "b": (3,)})
+def test_the_order_of_parts_does_not_matter_in_rows_and_in_a_state():
+    rows = make(10, obs_shape={"b": (3,), "a": (2,)}, ends=0.0)
     turned = rows.replace(obs=dict(reversed(rows.obs.items())), next_obs=dict(reversed(rows.next_obs.items())))
     one, other = Uniform(capacity=20), Uniform(capacity=20)
-    one.add(rows)
+    one.add(rows[:5])
+    one.add(turned[5:])
+    assert one.storage.successor(torch.arange(9)).tolist() == list(range(1, 10))
+    identical(one.storage[torch.arange(10)].replace(discounts=None), rows)
     other.add(turned)
     other.load_state_dict(one.state_dict())
-    found, expected = other.storage[torch.arange(10)], one.storage[torch.arange(10)]
-    identical(found, expected)
+    identical(other.storage[torch.arange(10)], one.storage[torch.arange(10)])
     other.add(turned)
     assert torch.equal(other.storage[torch.arange(10, 20)].obs["b"], rows.obs["b"])
 
@@ -218,25 +190,6 @@ class OnlyColumns(Synthesizer):
         return Synthesized(anchors.replace(discounts=None))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"selector": PER()}, r"selector is PER\(.*; expected an object of a class derived from Selector"),
-        ({"selector": "Prioritized"}, "selector is 'Prioritized'; expected an object of a class derived from Selector"),
-        ({"synthesizer": UniformSelector}, "synthesizer is .*Uniform.*; expected .* derived from Synthesizer"),
-        ({"neighborhood": UniformSelector()}, "neighborhood is .*; expected .* derived from Neighborhood"),
-        ({"synthesizer": Mixup()}, r"neighborhood is None and Mixup blends .*; expected .* such as KNN\(\)"),
-    ],
-)
-def test_parts_of_other_kinds_are_rejected(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ReplayBuffer(10, **arguments)
-    with pytest.raises(ValueError, match=r"the neighborhood is PER\(.*; expected .* derived from Neighborhood"):
-        HER(neighborhood=PER())
-    with pytest.raises(ValueError, match="blend is 'Mixup'; expected .* derived from Synthesizer"):
-        HER(neighborhood=KNN(), blend="Mixup")
-
-
 def test_a_part_with_the_rows_of_another_buffer_causes_a_warning():
     shared = Prioritized()
     buffer = NMER(capacity=10, selector=shared, seed=0)
@@ -266,26 +219,6 @@ def test_users_parts_are_found_inside_other_parts():
     assert not has_own_code(MixedSelection({"all": UniformSelector(), "hard": Combined(Prioritized())}))
 
 
-def test_credit_checks_the_selector():
-    class Picky(PriorityUpdate):
-        def check(self, selector):
-            raise ValueError("no")
-
-        weights = update = None
-
-    with pytest.raises(ValueError, match="no"):
-        ReplayBuffer(10, Prioritized(), credit=Picky())
-
-
-def test_integer_rewards_are_discounted():
-    rows = make(4, ends=0.0)
-    given = Transitions(rows.obs, rows.actions, [1, 2, 3, 4], rows.next_obs, rows.terminated, rows.truncated)
-    buffer = Uniform(capacity=8, gamma=0.5, n_step=2)
-    buffer.add(given)
-    found = buffer.read(torch.arange(4))
-    assert found.rewards.tolist() == [2.0, 3.5, 5.0, 4.0] and found.discounts.tolist() == [0.25, 0.25, 0.25, 0.5]
-
-
 class EvictionLog(UniformSelector):
     """Records the rows that are evicted."""
 
@@ -306,11 +239,15 @@ def test_parts_see_rows_before_they_are_overwritten():
         selector = EvictionLog()
         buffer = ReplayBuffer(10, selector)
         for portion in portions:
-            buffer.add(numbered(buffer.storage.written, portion))
+            start = buffer.storage.written
+            slots = buffer.add(numbered(start, portion))
+            assert slots.tolist() == [number % 10 for number in range(start, start + portion)]
         evicted = sum(portions) - 10
         assert sum(selector.rewards, []) == list(range(evicted))
         assert sum(selector.slots, []) == [number % 10 for number in range(evicted)]
         assert all(len(set(slots)) == len(slots) for slots in selector.slots), "unique slots"
+        newest = torch.arange(evicted, sum(portions))
+        assert torch.equal(buffer.storage[newest % 10].rewards, newest.float())
 
 
 def test_rejected_rows_evict_nothing():
@@ -351,7 +288,10 @@ def test_goal_functions_are_requested_until_they_are_known():
     buffer.connect(Context(compute_reward=max, compute_terminated=min))
     buffer.connect(Context(compute_reward=sum))
     assert not buffer.wants_goal_functions and buffer.synthesizer.compute_reward is max
-    assert not HER(capacity=10, compute_reward=max).wants_goal_functions
+    buffer = HER(capacity=10, compute_reward=max)
+    assert not buffer.wants_goal_functions
+    buffer.connect(Context(compute_reward=sum, compute_terminated=min))
+    assert buffer.synthesizer.compute_reward is max and buffer.synthesizer.compute_terminated is None
     buffer = HER(capacity=10, compute_terminated=min)
     buffer.connect(Context(compute_reward=max, compute_terminated=sum))
     assert buffer.synthesizer.compute_reward is max and buffer.synthesizer.compute_terminated is min

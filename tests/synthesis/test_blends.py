@@ -6,7 +6,8 @@ import torch
 from builders import identical, make, require_same_samples
 from scipy.stats import kstest
 
-from interreplay import ReplayBuffer, Transitions
+from interreplay import ReplayBuffer
+from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.errors import PartError
 from interreplay.neighborhood import KNN, ClusterCenter
 from interreplay.neighborhood.knn_index.brute_force import nearest
@@ -14,8 +15,7 @@ from interreplay.synthesis import Mixup, NearestOutcome
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
 from interreplay.synthesis.gaussian_process import GaussianProcess
-from interreplay.transitions import unchecked
-from replay_buffers import NMER, ContinuousTransition, KNNOutcome, NaiveMixup, Uniform
+from replay_buffers import BIER, NMER, S4RL, ContinuousTransition, KNNOutcome, NaiveMixup, Noise, Uniform
 
 DICT = {"obs_shape": {"observation": (3,), "goal": (2,)}}
 KINDS = [{}, DICT, {"obs_dtype": np.float64}, {"action_shape": ()}, {"action_shape": (2, 2)}]
@@ -82,15 +82,6 @@ def test_the_partner_is_the_next_step_of_the_same_episode(name):
     assert not (anchors.terminated | anchors.truncated).any()
 
 
-def test_the_first_of_several_neighbors_is_the_partner():
-    rows = make(40, ends=0.0)
-    anchors = rows[:10]
-    neighbors = rows[torch.arange(30).reshape(10, 3)]
-    made = Mixup(lambda size, rng: np.zeros(size))(anchors, neighbors, np.random.default_rng(0))
-    assert isinstance(made.rows, Transitions) and (made.mix == 0).all()
-    assert torch.equal(made.rows.obs, rows.obs[torch.arange(0, 30, 3)])
-
-
 @pytest.mark.parametrize("name", ["naive", "fixed CT"])
 @pytest.mark.parametrize("alpha", [0.4, 2.0])
 def test_distribution_of_lambda(name, alpha):
@@ -101,24 +92,24 @@ def test_distribution_of_lambda(name, alpha):
     assert kstest(UniformCoefficient()(5000, np.random.default_rng(0)), "uniform").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_probability_0_is_uniform_replay(name):
-    one = filled(ALL[name], prob_interpolation=0.0).sample(128)
+@pytest.mark.parametrize("recipe", [*ALL.values(), BIER])
+def test_probability_0_is_uniform_replay(recipe):
+    one = filled(recipe, prob_interpolation=0.0).sample(128)
     other = filled(Uniform).sample(128)
     assert torch.equal(one.slots, other.slots) and torch.equal(one.weights, other.weights)
     identical(one.transitions, other.transitions)
     assert (one.mix == 1).all() and (one.neighbor_slots == -1).all()
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_the_probability_of_blending_decays(name):
-    buffer = filled(ALL[name], prob_interpolation=0.8, interp_decay=1.0, kind={"ends": 0.0})
+@pytest.mark.parametrize("recipe", [*ALL.values(), DeviceNMER])
+def test_the_probability_of_blending_decays(recipe):
+    buffer = filled(recipe, prob_interpolation=0.8, interp_decay=1.0, kind={"ends": 0.0})
     for progress, expected in ((0.0, 0.8), (0.5, 0.3), (0.8, 0.0), (1.0, 0.0)):
         buffer.anneal(progress)
         assert buffer.synthesizer.probability == pytest.approx(expected)
         share = np.mean([(buffer.sample(256).mix < 1).double().mean() for _ in range(10)])
         assert share == pytest.approx(expected, abs=0.05)
-    other = ALL[name](capacity=200, prob_interpolation=0.8, interp_decay=1.0)
+    other = recipe(capacity=200, prob_interpolation=0.8, interp_decay=1.0)
     other.load_state_dict(buffer.state_dict())
     require_same_samples(other.sample(64), buffer.sample(64))
 
@@ -187,29 +178,48 @@ def test_a_termination_function_may_return_an_array_and_change_its_inputs():
     identical(filled(NMER, termination_fn=changing).sample(64).transitions, plain.sample(64).transitions)
 
 
-@pytest.mark.parametrize("termination_fn", [None, lambda s, a, n: torch.ones(len(a), dtype=torch.bool)])
-@pytest.mark.parametrize("recipe", [NMER, KNNOutcome])
-def test_a_single_row_does_not_change(recipe, termination_fn):
-    buffer = recipe(capacity=5, seed=0, termination_fn=termination_fn)
-    buffer.add(make(1, ends=0.0))
-    sample = buffer.sample(8)
-    identical(sample.transitions, buffer.storage[sample.slots])
-    assert (sample.neighbor_slots == -1).all() and (sample.mix == 1).all()
+def test_a_single_row_does_not_change():
+    always = lambda s, a, n: torch.ones(len(a), dtype=torch.bool)
+    for buffer in (
+        NMER(capacity=5),
+        NMER(capacity=5, termination_fn=always),
+        KNNOutcome(capacity=5),
+        KNNOutcome(capacity=5, termination_fn=always),
+        NaiveMixup(capacity=5),
+        BIER(capacity=5, hyperparameters="rows", epochs=1),
+        BIER(capacity=5, hyperparameters="monte_carlo", epochs=1),
+        BIER(capacity=5, hyperparameters="local", epochs=1),
+    ):
+        buffer.add(make(1, ends=0.0))
+        sample = buffer.sample(8)
+        identical(sample.transitions, buffer.storage[sample.slots])
+        assert (sample.neighbor_slots == -1).all() and (sample.mix == 1).all(), buffer
+
+
+IMAGE = {"obs_shape": (4, 4, 3), "obs_dtype": np.uint8}
+DISCRETE = {"obs_shape": (), "obs_dtype": np.int64, "action_shape": (), "action_dtype": np.int64}
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("method", "kind", "message"),
     [
-        ({"obs_shape": (4, 4, 3), "obs_dtype": np.uint8}, "obs of torch.uint8 cannot be blended"),
+        (NMER, IMAGE, "obs of torch.uint8 cannot be blended; expected floats"),
+        (NMER, DISCRETE, "obs of torch.int64 and actions of torch.int64 cannot be blended"),
+        (NMER, {"obs_shape": {"camera": (2,)}, "obs_dtype": np.uint8}, "obs.camera of torch.uint8 cannot be blended"),
+        (DeviceNMER, IMAGE, "obs of torch.uint8 cannot be blended; expected floats"),
         (
-            {"obs_shape": (), "obs_dtype": np.int64, "action_shape": (), "action_dtype": np.int64},
-            "obs of torch.int64 and actions of torch.int64 cannot be blended",
+            DeviceNMER,
+            DICT,
+            "obs.observation is a part of a Dict; expected arrays of floats, or NMER instead of DeviceNMER",
         ),
-        ({"obs_shape": {"camera": (2,)}, "obs_dtype": np.uint8}, "obs.camera of torch.uint8 cannot be blended"),
+        (Noise, IMAGE, "obs of torch.uint8 cannot be perturbed; expected floats"),
+        (Noise, DISCRETE, "actions of torch.int64 cannot be perturbed; expected floats"),
+        (S4RL, IMAGE, "obs of torch.uint8 cannot be augmented; expected floats"),
+        (S4RL, DISCRETE, "obs of torch.int64 cannot be augmented; expected floats"),
     ],
 )
-def test_integers_are_rejected_by_name(kind, message):
-    buffer = NMER(capacity=20)
+def test_columns_that_a_method_cannot_change_are_rejected(method, kind, message):
+    buffer = method(capacity=20)
     with pytest.raises(ValueError, match=message):
         buffer.add(make(5, **kind))
     assert len(buffer) == 0
@@ -256,26 +266,3 @@ def test_the_outcome_of_a_mean_keeps_the_discount_of_its_anchor():
     sample = buffer.sample(64)
     assert (sample.mix == 0).any()
     assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
-def test_discrete_parts_of_an_outcome_are_those_of_the_neighbor(dtype):
-    def rows(shape):
-        numbers = torch.arange(2.0 * np.prod(shape)).view(*shape, 2)
-        obs = {"position": numbers, "door": torch.ones(*shape, 1).to(dtype)}
-        next_obs = {"position": numbers + 1.0, "door": torch.zeros(*shape, 1).to(dtype)}
-        no = torch.zeros(shape, dtype=torch.bool)
-        return unchecked(
-            obs=obs,
-            actions=torch.zeros(*shape, 1),
-            rewards=torch.zeros(shape),
-            next_obs=next_obs,
-            terminated=no,
-            truncated=no,
-            episode=None,
-            discounts=None,
-        )
-
-    made = NearestOutcome()(rows((4,)), rows((4, 1)), np.random.default_rng(0))
-    assert made.rows.next_obs["door"].dtype == dtype
-    assert not made.rows.next_obs["door"].any() and (made.mix == 0).all()

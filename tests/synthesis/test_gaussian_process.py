@@ -177,15 +177,6 @@ LINEAR = (
 )
 
 
-@pytest.mark.parametrize("hyperparameters", ["rows", "monte_carlo", "local"])
-def test_a_single_stored_row_does_not_change(hyperparameters):
-    buffer = BIER(capacity=10, hyperparameters=hyperparameters, epochs=1, seed=0)
-    buffer.add(make(1))
-    sample = buffer.sample(4)
-    assert (sample.mix == 1).all()
-    identical(sample.transitions, buffer.storage[sample.slots])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", LINEAR, ids=str)
 def test_linear_dynamics_are_recovered(arguments):
@@ -211,10 +202,3 @@ def test_a_sample_has_variances():
     plain = NMER(capacity=300, seed=0)
     plain.add(make(300))
     assert plain.sample(8).variances is None and plain.sample(8).row_weights is None
-
-
-def test_a_probability_of_0_returns_the_stored_rows():
-    anchors, neighbors = neighborhoods()
-    made = fixed(prob_interpolation=0.0)(anchors, neighbors, np.random.default_rng(0))
-    identical(made.rows, anchors)
-    assert (made.mix == 1).all() and (made.variances == 0).all()

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, identical, make
+from builders import Episodes, identical, make, row_vectors
 from scipy.stats import kstest
 
 from interreplay import Transitions
-from interreplay.transitions import observation_parts
 from replay_buffers import Noise, Uniform
 
 KINDS = {
@@ -18,15 +17,8 @@ KINDS = {
 }
 
 
-def numbers_of(rows: Transitions) -> torch.Tensor:
-    """Return [s; a; r; s'] of each row, float64 ``(n, D)``."""
-    parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
-    parts += observation_parts(rows.next_obs).values()
-    return torch.cat([part.reshape(len(rows), -1) for part in parts], dim=1).double()
-
-
 def stored_numbers(buffer: Noise) -> torch.Tensor:
-    return numbers_of(buffer.storage[torch.arange(len(buffer))])
+    return torch.from_numpy(row_vectors(buffer.storage[torch.arange(len(buffer))]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +37,7 @@ def drawn_noise(rows: int = 4000, **arguments) -> tuple[torch.Tensor, torch.Tens
     buffer.add(make(500))
     sample = buffer.sample(rows)
     anchors = buffer.storage[sample.slots]
-    flat = [numbers_of(rows) for rows in (sample.transitions, anchors)]
+    flat = [torch.from_numpy(row_vectors(rows)) for rows in (sample.transitions, anchors)]
     assert torch.equal(sample.transitions.terminated, anchors.terminated)
     assert torch.equal(sample.transitions.discounts, anchors.discounts)
     assert sample.mix is None and (sample.neighbor_slots == -1).all()
@@ -92,11 +84,6 @@ def test_constant_numbers_do_not_change():
     obs[:, 1] = 3.7
     buffer.add(Transitions(obs, given.actions, given.rewards, given.next_obs, given.terminated, given.truncated))
     assert (buffer.sample(64).transitions.obs[:, 1] == np.float32(3.7)).all()
-
-
-def test_images_are_rejected():
-    with pytest.raises(ValueError, match="obs of torch.uint8 cannot be perturbed"):
-        Noise(capacity=5).add(make(3, obs_shape=(4, 4), obs_dtype=np.uint8))
 
 
 def test_nbytes_is_an_upper_bound():

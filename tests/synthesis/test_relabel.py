@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, make, require_same_samples
+from builders import make, require_same_samples
 from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
 from interreplay.environments.goal_functions import each
 from interreplay.errors import PartError
 from interreplay.neighborhood import KNN, HindsightGoals, RandomNeighbor, Successor
-from interreplay.part import Context
 from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
 from interreplay.synthesis.gaussian_process import GaussianProcess
 from replay_buffers import HER, Uniform
@@ -87,14 +86,6 @@ def test_k_0_is_uniform_replay():
         for buffer in (hindsight, uniform):
             buffer.add(make(70, seed=seed, obs_shape=GOAL))
         require_same_samples(hindsight.sample(64), uniform.sample(64))
-
-
-@pytest.mark.parametrize("k", [1, 4, 9])
-def test_k_is_relabeled_rows_per_row_that_keeps_its_goal(k):
-    buffer = filled(k=k, strategy="final")
-    sample = buffer.sample(4096)
-    changed = sample.transitions.obs["desired_goal"] != buffer.storage[sample.slots].obs["desired_goal"]
-    assert binomtest(int(changed.any(1).sum()), 4096, k / (k + 1)).pvalue > 1e-4
 
 
 def finals(buffer, slots):
@@ -186,27 +177,6 @@ def test_other_blends():
     assert np.array_equal(rows.rewards, reward(*(rows.next_obs[name].numpy() for name in list(GOAL)[:2]), {}))
 
 
-class Broken:
-    """Functions of one row that cannot take many."""
-
-    @staticmethod
-    def reward(achieved, desired, info):
-        return 1.0 if (achieved > desired).all() and not (info or achieved.ndim != 1) else float(achieved[0] > 0)
-
-    @staticmethod
-    def terminated(achieved, desired, info):
-        assert achieved.ndim == 1, "expected one row"
-        return True if achieved[0] > desired[0] else False  # noqa: SIM210 - an array has no truth value
-
-
-def test_functions_of_one_row_are_called_row_by_row():
-    buffer = HER(capacity=300, k=CERTAIN, compute_reward=reward, compute_terminated=Broken.terminated, seed=0)
-    buffer.add(make(200, obs_shape=GOAL))
-    rows = buffer.sample(64).transitions
-    expected = rows.next_obs["achieved_goal"][:, 0] > rows.next_obs["desired_goal"][:, 0]
-    assert torch.equal(rows.terminated, expected) and expected.any()
-
-
 def test_error_messages():
     with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
         HER(compute_reward=reward).add(make(5))
@@ -227,27 +197,6 @@ def test_error_messages():
     buffer.add(make(5, obs_shape=GOAL))
     with pytest.raises(ValueError, match=r"compute_reward is None; expected .*env.unwrapped.compute_reward"):
         buffer.sample(4)
-    with pytest.raises(ValueError, match="k is -1"):
-        HER(k=-1)
-    with pytest.raises(ValueError, match=r"compute_reward is 0.5; expected a function such as env.unwrapped"):
-        HER(compute_reward=0.5)
-    with pytest.raises(ValueError, match="n_step is 3"):
-        HER(n_step=3)
-    with pytest.raises(ValueError, match="without a neighborhood"):
-        HER(blend=Mixup())
-    with pytest.raises(ValueError, match="the blend has a termination_fn"):
-        ends = Mixup(termination_fn=lambda s, a, t: torch.zeros(len(a), dtype=torch.bool))
-        HER(neighborhood=RandomNeighbor(), blend=ends)
-
-
-def test_parts_can_be_combined_directly():
-    relabel = Relabel(k=4)
-    relabel.connect(Context(compute_reward=reward))
-    relabel.connect(Context(compute_reward=Broken.reward, compute_terminated=Broken.terminated))
-    assert relabel.compute_reward is reward and relabel.compute_terminated is None
-    buffer, episodes = ReplayBuffer(100, None, HindsightGoals(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
-    buffer.add(episodes.transitions(1))
-    assert torch.isfinite(buffer.sample(8).transitions.rewards).all()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -107,9 +107,3 @@ def test_switch_exchanges_two_dimensions():
 def test_a_single_dimension_cannot_be_switched():
     rows, anchors = drawn("switch", kind="scalar")
     identical(rows, anchors)
-
-
-def test_images_are_rejected_and_discrete_actions_are_accepted():
-    with pytest.raises(ValueError, match="obs of torch.uint8 cannot be augmented"):
-        S4RL(capacity=5).add(make(3, obs_shape=(4, 4), obs_dtype=np.uint8))
-    S4RL(capacity=5).add(make(3, action_shape=(), action_dtype=np.int64))
