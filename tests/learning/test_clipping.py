@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from builders import rows_with
 
 import interreplay.rllib
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -13,7 +14,6 @@ from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.normalization import NormalizedEncoder
 from interreplay.learning.update import clip_gradients, views
-from interreplay.transitions import Transitions
 
 
 def with_gradients(seed=0):
@@ -75,8 +75,7 @@ def test_actor_and_critics_are_clipped_separately(name, bounds, by):
 
 def test_views_require_flat_observations():
     """Views are stored as flat observations, which an encoder of a user would not encode."""
-    ones = torch.ones(6)
-    rows = Transitions(torch.ones(6, 3), ones.view(6, 1), ones, torch.ones(6, 3), ones.bool(), ones.bool())
+    rows = rows_with(obs=torch.ones(6, 3))
     wide = rows.replace(extras={"views_obs": torch.ones(6, 1, 3), "views_next_obs": torch.ones(6, 1, 3)})
     with pytest.raises(ValueError, match="the encoder is Linear; expected views=1"):
         views(wide, torch.nn.Linear(3, 3))
@@ -87,8 +86,7 @@ def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
     encoder = NormalizedEncoder(Flat(), torch.ones(3, dtype=torch.bool))
     encoder.observe(torch.randn(50, 3, generator=rng) * 4 + 7)
     obs, next_obs = (torch.randn(6, 3, generator=rng) for _ in range(2))
-    ones = torch.ones(6)
-    rows = Transitions(obs, ones.view(6, 1), ones, next_obs, ones.bool(), ones.bool())
+    rows = rows_with(obs=obs, next_obs=next_obs)
     wide = rows.replace(extras={"views_obs": obs.unsqueeze(1), "views_next_obs": next_obs.unsqueeze(1)})
     for plain, augmented in zip(views(rows, encoder), views(wide, encoder), strict=True):
         assert torch.equal(torch.as_tensor(plain), torch.as_tensor(augmented))
@@ -96,8 +94,7 @@ def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
 
 def test_views_of_single_numbers_equal_vectors_of_one_number():
     obs = torch.linspace(0.0, 1.0, 12).view(6, 2)  # two views of six observations of shape ()
-    ones = torch.ones(6)
-    rows = Transitions(obs[:, 0], ones.view(6, 1), ones, obs[:, 0], ones.bool(), ones.bool())
+    rows = rows_with(obs=obs[:, 0])
     wide = rows.replace(extras={"views_obs": obs, "views_next_obs": obs + 1})
     vectors = rows.replace(extras={"views_obs": obs.unsqueeze(2), "views_next_obs": obs.unsqueeze(2) + 1})
     for one, other in zip(views(wide, Flat()), views(vectors, Flat()), strict=True):

@@ -132,13 +132,6 @@ def test_statistics_are_those_of_joint_batches_and_of_the_actors_turns():
     assert {"critics.trained", "critics.norms.0.mean", "critics.norms.2.variance"} <= networks.state_dict().keys()
 
 
-def test_actions_do_not_depend_on_other_rows():
-    networks, _ = make(warm_up=3, passed=30)
-    rows = batch().obs
-    together = networks.actor.act(rows)
-    torch.testing.assert_close(together[:1], networks.actor.act(rows[:1]), rtol=1e-10, atol=1e-12)
-
-
 def test_critics_are_eight_times_as_wide_by_default():
     networks = CrossQNetworks(OBS, ACTIONS, (4, 3))
     assert [tuple(w.shape) for w in networks.critics.weights] == [(2, OBS + ACTIONS, 32), (2, 32, 24), (2, 24, 1)]

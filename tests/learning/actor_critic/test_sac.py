@@ -101,34 +101,6 @@ def test_a_temperature_without_a_learning_rate_stays():
     assert networks.log_alpha.exp().item() == pytest.approx(0.3)
 
 
-def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
-    """Critic, actor and temperature step independently of the other rows of the batch."""
-    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
-    only = torch.zeros(N, dtype=torch.float64)
-    only[5] = N
-    other = batch(seed=9).where(torch.arange(N) != 5, rows)
-    alone = rows.map(lambda column: column[5:6].expand(N, *column.shape[1:]))
-    noise = {}
-
-    def same_noise(like, rng):  # the noise of row 5 for all rows
-        if like.shape not in noise:
-            noise[like.shape] = torch.randn(like.shape[1:], generator=rng, dtype=like.dtype)
-        return noise[like.shape].expand(like.shape)
-
-    found = []
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("sac", "actor_critic"):
-            patch.setattr(f"interreplay.learning.actor_critic.{module}.normal", same_noise)
-        for given, row_weights in ((rows, only), (other, only), (alone, None)):
-            networks, update = make()
-            importance = weights if row_weights is not None else weights[5].expand(N)
-            _, report = learn(update, given, importance, torch.Generator().manual_seed(2), row_weights)
-            found.append((networks, report[:3]))
-    for networks, losses in found[1:]:
-        assert torch.allclose(losses, found[0][1], rtol=1e-9)
-        torch.testing.assert_close(networks.state_dict(), found[0][0].state_dict(), rtol=1e-6, atol=1e-9)
-
-
 def test_views_are_averaged_in_predictions_and_targets():
     rows, m = batch(), 3
     g = torch.Generator().manual_seed(5)

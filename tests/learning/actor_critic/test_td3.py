@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from interreplay.learning.actor_critic.td3 import DeterministicActor, DeterministicNetworks, TD3Update
+from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
 from interreplay.learning.settings import DDPGSettings, TD3Settings
 from tests.learning.actor_critic.test_sac import plain_q
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn, rng
@@ -136,19 +136,6 @@ def test_ddpg_draws_nothing_and_td3_with_settings_of_ddpg_is_ddpg():
     assert all(map(torch.equal, networks.parameters(), other.parameters()))
 
 
-@pytest.mark.parametrize("delay", [1, 2, 3])
-def test_policy_and_targets_wait_for_their_turn(delay):
-    networks, update = make(policy_delay=delay)
-    moved = []
-    for i in range(6):
-        before = copy.deepcopy(networks)
-        learn(update, batch(i), ALL, rng(i))
-        pairs = zip(networks.named_parameters(), before.parameters(), strict=True)
-        moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
-    late = {"critics", "targets", "actor", "target_actor"}
-    assert moved == [late if (i + 1) % delay == 0 else {"critics"} for i in range(6)]
-
-
 def test_target_smoothing_is_clipped_and_of_the_given_scale():
     networks, update = make(target_policy_noise=0.3, target_noise_clip=0.4)
     with torch.no_grad():
@@ -183,11 +170,6 @@ def test_views_are_averaged_in_predictions_and_targets():
         z = torch.cat([obs, rows.actions[i].expand(m, -1)], 1)
         expected.append(plain_q(before.critics, 0, z).mean() - target)
     assert torch.allclose(errors, torch.stack(expected), atol=1e-5)
-
-
-def test_greedy_actions_are_the_networks():
-    actor, obs = DeterministicActor(OBS, ACTIONS, (8,)), torch.randn(50, OBS)
-    torch.testing.assert_close(actor.act(obs), plain_policy(actor, obs))
 
 
 def test_small_last_layers():

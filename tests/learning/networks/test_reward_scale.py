@@ -3,40 +3,41 @@
 import numpy as np
 import pytest
 import torch
+from builders import rows_with
 
-from interreplay import Transitions
 from interreplay.learning.networks.normalization import RewardScale
 
 
 def rows(rewards, episodes, ends=(), cuts=()):
     count = len(rewards)
-    return Transitions(
-        obs=torch.zeros(count, 1),
-        actions=torch.zeros(count, 1),
-        rewards=torch.tensor(rewards, dtype=torch.float32),
-        next_obs=torch.zeros(count, 1),
-        terminated=[i in ends for i in range(count)],
-        truncated=[i in cuts for i in range(count)],
-        episode=episodes,
-    )
+    terminated = [i in ends for i in range(count)]
+    truncated = [i in cuts for i in range(count)]
+    return rows_with(rewards=np.float32(rewards), terminated=terminated, truncated=truncated, episode=episodes)
 
 
 def naive(rewards, episodes, gamma):
     """Return the divisor by its definition, from every return of every episode."""
-    returns = [
-        sum(gamma ** (now - then) * rewards[then] for then in range(now + 1) if episodes[then] == episodes[now])
-        for now in range(len(rewards))
-    ]
+    returns = []
+    for now, episode in enumerate(episodes):
+        own = [rewards[then] for then in range(now, -1, -1) if episodes[then] == episode]
+        returns.append(sum(gamma**age * reward for age, reward in enumerate(own)))
     return max(np.sqrt(np.var(returns) + 1e-8), np.abs(returns).max() / 5)
 
 
 @pytest.mark.parametrize("kind", ["ends", "cuts"])
-def test_the_example_of_four_steps(kind):
-    scale = RewardScale(gamma=0.5)
+@pytest.mark.parametrize("unit", [1.0, 300.0])
+def test_rewards_are_divided_as_defined(unit, kind):
+    """Three environments in turn play three episodes each, with the same three ids."""
+    rewards = unit * np.random.default_rng(0).normal(size=90)
+    episodes = [3 * (step // 30) + step % 3 for step in range(90)]
+    last = [step for step in range(90) if step % 30 >= 27]
+    given = rows(rewards, [episode % 3 for episode in episodes], **{kind: last})
+    scale = RewardScale(gamma=0.9)
     assert scale.divisor == 1.0
-    scale.observe(rows([1, 2, 3, 4], [7, 7, 7, 8], **{kind: [2]}))  # G: 1, 2.5, 4.25, and 4 in another episode
-    assert scale.divisor == pytest.approx(1.3035, abs=5e-5)
-    assert scale._largest / scale.LIMIT == pytest.approx(0.85)
+    for start in range(0, 90, 15):
+        scale.observe(given[start : start + 15])
+    assert scale.divisor == pytest.approx(naive(rewards, episodes, 0.9), rel=1e-5)
+    assert torch.allclose(scale.scale(given).rewards, given.rewards / scale.divisor)
 
 
 def test_rare_rewards_are_bounded_by_a_fifth_of_the_largest_return():
@@ -45,33 +46,6 @@ def test_rare_rewards_are_bounded_by_a_fifth_of_the_largest_return():
     assert scale.divisor == 1e-4
     scale.observe(rows([10.0], [1], ends=[0]))
     assert scale.divisor == 2.0
-
-
-def test_environments_in_turn_have_a_return_each():
-    rng = np.random.default_rng(0)
-    rewards = rng.normal(size=60).astype(np.float32).tolist()
-    episodes = [step % 3 for step in range(60)]
-    scale = RewardScale(gamma=0.9)
-    for start in range(0, 60, 3):
-        scale.observe(rows(rewards[start : start + 3], episodes[start : start + 3]))
-    powers = [[0.9 ** ((now - then) // 3) for then in range(now + 1)] for now in range(60)]
-    returns = [
-        sum(powers[now][then] * rewards[then] for then in range(now + 1) if (now - then) % 3 == 0) for now in range(60)
-    ]
-    assert scale.divisor == pytest.approx(max(np.std(returns), np.abs(returns).max() / 5), rel=1e-6)
-
-
-def test_the_unit_of_rewards_does_not_matter():
-    rng = np.random.default_rng(1)
-    rewards = rng.normal(size=50)
-    episodes = np.repeat([0, 1], 25).tolist()
-    one, other = RewardScale(0.95), RewardScale(0.95)
-    one.observe(rows(rewards, episodes, ends=[24]))
-    other.observe(rows(300 * rewards, episodes, ends=[24]))
-    assert one.divisor == pytest.approx(naive(rewards, episodes, 0.95), rel=1e-6)
-    batch = rows(rewards, episodes)
-    scaled = other.scale(batch.replace(rewards=300 * batch.rewards)).rewards
-    assert torch.allclose(one.scale(batch).rewards, scaled, rtol=1e-6)
 
 
 def test_an_episode_that_was_broken_off_leaves_nothing_for_its_number():
