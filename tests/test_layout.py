@@ -144,13 +144,6 @@ def test_imports_of_files_have_no_cycle():
     assert cycle(graph()) == []
 
 
-def test_imports_of_layers_have_no_cycle():
-    layers: dict[str, set[str]] = {}
-    for module in OWN:
-        layers.setdefault(layer_of(module), set()).update(layer_of(other) for other in graph()[module])
-    assert cycle(layers) == []
-
-
 def test_cycles_are_found():
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"d"}}) == ["a", "b", "c"]
     assert cycle({"a": {"b"}, "b": {"c"}, "c": set()}) == []

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from builders import rows_with
 
-from interreplay import Transitions
 from interreplay.diagnostics.batch_statistics import Diagnostics, describe
 from interreplay.diagnostics.correlation import BINS, age_ess, mean_cosine, mean_gap, share_of_equal
 from replay_buffers import NMER, PER, Online, Uniform
@@ -17,7 +17,8 @@ def filled(recipe, rows=400, length=50, **arguments):
     terminated = np.arange(rows) % length == length - 1
     buffer = recipe(capacity=1000, seed=0, **arguments)
     actions, rewards = rng.uniform(-1, 1, (rows, 2)).astype(np.float32), rng.standard_normal(rows).astype(np.float32)
-    buffer.add(Transitions(obs[:-1], actions, rewards, obs[1:], terminated, np.zeros(rows, bool), episode))
+    given = {"obs": obs[:-1], "actions": actions, "rewards": rewards, "next_obs": obs[1:]}
+    buffer.add(rows_with(**given, terminated=terminated, episode=episode))
     return buffer
 
 
@@ -121,10 +122,7 @@ def test_diagnostics_change_nothing_and_restore_their_state():
 
 def test_rows_with_equal_states_and_actions_have_no_neighbor_distance():
     buffer = NMER(capacity=50, seed=0)
-    rows = 20
-    state = np.ones((rows, 3), np.float32)
-    flags = np.zeros(rows, bool)
-    buffer.add(Transitions(state, np.zeros((rows, 2), np.float32), np.ones(rows, np.float32), state, flags, flags))
+    buffer.add(rows_with(obs=np.ones((20, 3), np.float32)))
     sample, found = numbers(buffer)
     assert (sample.neighbor_slots >= 0).any()
     assert "neighbor_distance" not in found

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from builders import rows_with, same_state
 
-from interreplay import Transitions
 from interreplay.diagnostics import correlation
 from interreplay.diagnostics.episode_table import (
     COLUMNS,
@@ -24,7 +24,6 @@ from interreplay.diagnostics.episode_table import (
 from interreplay.experiments.training.result_log import EpisodeFile
 from interreplay.runs.run_folder import RunFolder
 from replay_buffers import Online, Uniform
-from tests.builders import same_state
 
 BATCH = 32
 
@@ -32,19 +31,12 @@ BATCH = 32
 def one_step(rng, episode, number, last):
     """Return the row of a step with reward 2, and of an environment with two numbers."""
     obs = rng.standard_normal((2, 2)).astype(np.float32)
-    return Transitions(
-        obs[:1],
-        np.zeros((1, 1), np.float32),
-        np.full(1, 2.0, np.float32),
-        obs[1:],
-        np.array([last]),
-        np.zeros(1, bool),
-        np.array([episode]),
-        extras={
-            EPISODE_RETURN: torch.tensor([2.0 * number if last else math.nan], dtype=torch.float64),
-            EPISODE_LENGTH: torch.tensor([number]),
-        },
-    )
+    extras = {
+        EPISODE_RETURN: torch.tensor([2.0 * number if last else math.nan], dtype=torch.float64),
+        EPISODE_LENGTH: torch.tensor([number]),
+    }
+    row = rows_with(obs=obs[:1], rewards=[2.0], next_obs=obs[1:], terminated=[last], episode=[episode])
+    return row.replace(extras=extras)
 
 
 def played(lengths, recipe=Uniform, begin=0, table=None, buffer=None):
@@ -95,15 +87,7 @@ def test_rows_are_means_over_the_updates_of_an_episode():
 
 def test_correlated_pairs_are_counted_as_all_pairs_would_be(monkeypatch):
     rng = np.random.default_rng(0)
-    rows = Transitions(
-        rng.standard_normal((300, 3)).astype(np.float32) * [1, 5, 0.1],
-        np.zeros((300, 1), np.float32),
-        np.zeros(300, np.float32),
-        np.zeros((300, 3), np.float32),
-        np.zeros(300, bool),
-        np.zeros(300, bool),
-        np.arange(300),
-    )
+    rows = rows_with(obs=rng.standard_normal((300, 3)).astype(np.float32) * [1, 5, 0.1], episode=np.arange(300))
     buffer = Uniform(capacity=300, seed=0)
     buffer.add(rows)
     slots, uniform = torch.from_numpy(rng.integers(0, 300, 70)), torch.arange(256)
@@ -121,21 +105,6 @@ def test_correlated_pairs_are_counted_as_all_pairs_would_be(monkeypatch):
     assert found == (pairs(scaled[slots[:64].numpy()]), pairs(scaled[:64])) and min(found) > 0
     monkeypatch.setattr(correlation, "WIDEST", 2)
     assert np.isnan(correlation.count_correlated(buffer.storage, slots, uniform)).all()
-
-
-def test_equal_rows_are_all_correlated_and_angles_between_two_numbers_are_uniform():
-    length = 400
-    buffer = Uniform(capacity=length, seed=0)
-    rng = np.random.default_rng(0)
-    for step in range(length):
-        buffer.add(one_step(rng, 0, step + 1, last=False).replace(extras={}))
-    repeated = torch.full((64,), 7)
-    assert correlation.count_correlated(buffer.storage, repeated, torch.arange(256))[0] == 64 * 63 / 2
-    expected = []
-    for _ in range(200):
-        slots = torch.from_numpy(rng.integers(0, length, 256))
-        expected.append(correlation.count_correlated(buffer.storage, slots[:64], slots)[1])
-    assert np.mean(expected) / 2016 == pytest.approx(2 * math.acos(correlation.CORRELATED) / math.pi, abs=0.02)
 
 
 def test_pairs_are_those_of_every_fifth_update():
@@ -223,9 +192,3 @@ def test_a_full_disk_leaves_the_rows_in_the_table(tmp_path, monkeypatch):
     assert len(table.rows) == 2 and (tmp_path / "episodes.csv").stat().st_size == 0
     file.write()
     assert len(read(tmp_path)) == 2
-
-
-def test_nothing_is_written_without_a_table(tmp_path):
-    EpisodeFile(tmp_path, SimpleNamespace(episode_table=None)).write()
-    EpisodeFile(tmp_path, SimpleNamespace()).write()
-    assert list(tmp_path.iterdir()) == []

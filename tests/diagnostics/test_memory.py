@@ -87,8 +87,3 @@ def test_columns_of_spaces():
     assert columns_from_spaces(*SPACES["image"])["actions"] == ((), torch.int64)
     whole = gym.spaces.Box(-3, 3, (2,), np.int32)
     assert columns_from_spaces(whole, whole)["actions"] == ((2,), torch.float32), "stored in [−1, 1]"
-
-
-def test_spaces_without_a_shape_are_rejected():
-    with pytest.raises(ValueError, match="expected Box, Discrete"):
-        columns_from_spaces(gym.spaces.Text(5), DISCRETE(2))

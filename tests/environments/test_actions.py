@@ -8,6 +8,7 @@ import torch
 from interreplay.acting.export import DeterministicPolicy, compare_actions
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import make_actions
+from interreplay.learning.actor_critic.td3 import DeterministicActor
 
 
 @pytest.mark.parametrize(("low", "high", "dtype"), [(-3, 3, np.int32), (0, 10, np.int64), (-128, 127, np.int8)])
@@ -21,45 +22,18 @@ def test_integer_actions_are_rounded_and_reach_all_values(low, high, dtype):
     assert np.abs(made - exact).max() <= 0.5 + 1e-4
 
 
-def test_integer_parts_of_nested_actions_are_rounded():
-    space = gym.spaces.Dict({"a": gym.spaces.Box(-3, 3, (1,), np.int32), "b": gym.spaces.Box(-1, 1, (1,))})
-    made = make_actions(space).to_env(np.float32([[0.9, 0.25]]))
+def test_parts_of_nested_actions_may_be_integers_or_empty():
+    parts = {"a": gym.spaces.Box(-3, 3, (1,), np.int32), "b": gym.spaces.Box(-1, 1, (0,)), "c": gym.spaces.Box(-1, 1)}
+    made = make_actions(gym.spaces.Dict(parts)).to_env(np.float32([[0.9, 0.25]]))
     assert made["a"].dtype == np.int32 and made["a"].item() == 3
-    assert made["b"].item() == 0.25
-
-
-def test_parts_of_nested_actions_may_be_empty():
-    space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (0,)), "b": gym.spaces.Box(-1, 1, (1,))})
-    made = make_actions(space).to_env(np.float32([[0.5], [0.25]]))
-    assert made["a"].shape == (2, 0) and made["b"].tolist() == [[0.5], [0.25]]
-
-
-class Linear(torch.nn.Module):
-    """A policy of one layer with actions in [-1, 1]."""
-
-    memory = None
-    stochastic = False
-    noisy = False
-
-    def __init__(self, inputs, actions):
-        super().__init__()
-        self.layer = torch.nn.Linear(inputs, actions)
-
-    def output(self, obs):
-        return torch.tanh(self.layer(obs))
-
-    def mode(self, output):
-        return output
-
-    def act(self, obs):
-        return self.output(obs)
+    assert made["b"].shape == (1, 0) and made["c"].tolist() == [[0.25]]
 
 
 def test_integer_parts_of_actions_are_rounded_as_by_the_policy():
     parts = {"b": gym.spaces.Box(-2, 2, (2,)), "a": gym.spaces.Box(0, 5, (2,), np.int64)}
     nets = torch.nn.Module()
     nets.encoder = torch.nn.Identity()
-    nets.actor = Linear(3, 4)
+    nets.actor = DeterministicActor(3, 4, (8,))
     policy = TrainedPolicy(nets, gym.spaces.Box(-1, 1, (3,)), gym.spaces.Dict(parts))
     module = DeterministicPolicy(policy)
     obs = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)

@@ -1,9 +1,6 @@
 """The DeepMind control suite: flat observations, truncation at its time limit, training."""
 
 import json
-import os
-import subprocess
-import sys
 
 import gymnasium as gym
 import numpy as np
@@ -62,17 +59,3 @@ def test_training_and_resuming(tmp_path, capsys):
     assert main(["--resume", str(folder), "--total_env_steps", "300"]) == 0
     last = json.loads((folder / "result.json").read_text().splitlines()[-1])
     assert last["evaluation"]["env_runners"]["episode_len_mean"] == 40, "the horizon holds in evaluation too"
-
-
-@installed
-@pytest.mark.slow
-def test_rllib_imports_dm_control_without_warnings_and_display():
-    code = "import interreplay.rllib, sys; sys.exit('dm_control' not in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=without_screen())
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def without_screen():
-    return {
-        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
-    }

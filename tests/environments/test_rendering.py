@@ -42,12 +42,12 @@ class Stop:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Stop())
-for module in ("training.start", "evaluation.play", "rllib_command.main"):
+for module in ("experiments.training.start", "experiments.evaluation.play", "experiments.rllib_command.main", "rllib"):
     os.environ.pop("MUJOCO_GL", None)
     for name in [name for name in sys.modules if name.partition(".")[0] == "interreplay"]:
         del sys.modules[name]
     try:
-        importlib.import_module(f"interreplay.experiments.{module}")
+        importlib.import_module(f"interreplay.{module}")
     except ImportError as error:
         print(error)
 """
@@ -55,10 +55,10 @@ for module in ("training.start", "evaluation.play", "rllib_command.main"):
 
 @pytest.mark.slow
 def test_a_backend_is_chosen_before_rllib_is_imported():
-    """`test_dm_control.py` imports RLlib, which then prints no warning about a missing display."""
+    """RLlib imports dm_control, which warns about a missing display unless a backend is chosen."""
     screen = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
     variables = {name: value for name, value in os.environ.items() if name not in screen}
     done = subprocess.run([sys.executable, "-c", ORDER], env=variables, capture_output=True, text=True, check=True)
     backends = done.stdout.splitlines()[::2]
-    assert done.stdout.splitlines()[1::2] == ["ray.rllib"] * 3
-    assert len(backends) == 3 and set(backends) <= {"egl", "osmesa", "disabled"}
+    assert done.stdout.splitlines()[1::2] == ["ray.rllib"] * 4
+    assert len(backends) == 4 and set(backends) <= {"egl", "osmesa", "disabled"}

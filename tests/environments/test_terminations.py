@@ -8,7 +8,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from builders import make
 
 from interreplay.environments import registration
 from interreplay.environments.terminations import KNOWN, termination_function
@@ -163,13 +162,3 @@ def test_names_with_modules_and_never():
     assert not termination_function("never")(rows, rows, rows).any()
     for name in KNOWN:
         assert pickle.loads(pickle.dumps(termination_function(name, {"healthy_z_range": (0.0, 1.0)})))
-
-
-def test_a_blend_takes_an_environments_name():
-    buffer = NMER(capacity=50, k=3, seed=0, gamma=0.9, termination_fn="InvertedPendulum-v5")
-    buffer.add(make(50, obs_shape=(4,), ends=0.3))
-    sample = buffer.sample(200)
-    rows, blended = sample.transitions, sample.mix < 1
-    assert blended.float().mean() > 0.9  # none reverts, terminated ones neither
-    assert torch.equal(rows.terminated[blended], rows.next_obs[blended][:, 1].abs() > 0.2)
-    assert torch.equal(rows.discounts, 0.9 * ~rows.terminated)
