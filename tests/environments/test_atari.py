@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from interreplay.environments import registration
 from interreplay.environments.atari import FIRE, KEY, REWARD_CLIPPINGS, Atari
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 from interreplay.rllib.env_runner.stepping import has_time_limit
-from tests.environments.test_small_environments import equal, play
-
-
-def make(name, **arguments):
-    assert registration.register(name) == ""
-    return gym.make(name, **arguments)
+from tests.environments.test_small_environments import equal, make, play
 
 
 class Recorded:

@@ -20,9 +20,9 @@ IDS = [
 ]
 
 
-def make(name):
+def make(name, **arguments):
     assert registration.register(name) == ""
-    return gym.make(name)
+    return gym.make(name, **arguments)
 
 
 def flat(obs):

@@ -57,11 +57,11 @@ def endless(name, options):
     return name.partition("-")[0] in ENDLESS or options.get("terminate_when_unhealthy") is False
 
 
-def compared(env, put, count, seed=0):
-    """Return the terminations of the environment and of the function after steps from states that `put` sets."""
-    rng, name = np.random.default_rng(seed), env.spec.id
-    env.action_space.seed(seed)
-    obs, _ = env.reset(seed=seed)
+def check(env, put, count):
+    """Compare terminations of the environment and of the function after steps from states that `put` sets."""
+    rng = np.random.default_rng(0)
+    env.action_space.seed(0)
+    env.reset(seed=0)
     terminated_by_simulator = []
     following = []
     actions = []
@@ -72,24 +72,17 @@ def compared(env, put, count, seed=0):
         terminated_by_simulator.append(terminated)
         following.append(np.asarray(after, np.float32))
         actions.append(action)
-    function = termination_function(name, env.spec.kwargs)
     rows = torch.from_numpy(np.stack(following))
-    found = function(rows, torch.from_numpy(np.stack(actions)), rows)
-    assert found.dtype == torch.bool and found.shape == (count,)
-    return np.array(terminated_by_simulator), found.numpy()
-
-
-def check(name, terminated_by_simulator, found, options):
-    assert np.array_equal(terminated_by_simulator, found), (
-        f"{(terminated_by_simulator != found).sum()} of {len(terminated_by_simulator)} differ"
-    )
-    if endless(name, options):
-        assert not terminated_by_simulator.any()
+    found = termination_function(env.spec.id, env.spec.kwargs)(rows, torch.from_numpy(np.stack(actions)), rows)
+    assert found.dtype == torch.bool and found.tolist() == terminated_by_simulator
+    if endless(env.spec.id, env.spec.kwargs):
+        assert not any(terminated_by_simulator)
     else:
-        assert 0.05 < terminated_by_simulator.mean() < 0.95
+        assert 0.05 < np.mean(terminated_by_simulator) < 0.95
 
 
-def mujoco(name, spread, speed, options, count):
+@pytest.mark.parametrize(("name", "spread", "speed", "options"), CASES)
+def test_mujoco(name, spread, speed, options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env = gym.make(name, **options).unwrapped
@@ -99,10 +92,11 @@ def mujoco(name, spread, speed, options, count):
         moved[: len(spread)] = rng.normal(size=len(spread)) * spread
         env.set_state(env.init_qpos + moved, rng.normal(size=env.model.nv) * speed)
 
-    check(name, *compared(env, put, count), options)
+    check(env, put, 200 if endless(name, options) else 1_000)
 
 
-def classic(name, count):
+@pytest.mark.parametrize("name", CLASSIC)
+def test_classic_control(name):
     env, spread = gym.make(name).unwrapped, CLASSIC[name]
 
     def put(rng):
@@ -111,17 +105,7 @@ def classic(name, count):
         if name.startswith("Mountain"):
             env.state = np.clip(env.state + [0.3, 0.0], [-1.2, -0.07], [0.6, 0.07])
 
-    check(name, *compared(env, put, count), {})
-
-
-@pytest.mark.parametrize(("name", "spread", "speed", "options"), CASES)
-def test_mujoco(name, spread, speed, options):
-    mujoco(name, spread, speed, options, 200 if endless(name, options) else 1_000)
-
-
-@pytest.mark.parametrize("name", CLASSIC)
-def test_classic_control(name):
-    classic(name, 200 if endless(name, {}) else 2_000)
+    check(env, put, 200 if endless(name, {}) else 2_000)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,17 @@ def test_neighbors_equal_those_of_brute_force(actions, far):
     assert [{one for one in near if one >= 0} for near in exact.tolist()] == required
 
 
+def test_values_of_few_rows():
+    storage, knn = Storage(400), KNN(k=10)
+    given = rows(400)
+    mode = torch.zeros(400, dtype=torch.int64)
+    mode[[5, 77, 300]], mode[9] = 1, 2
+    nothing = torch.zeros(400, 2, dtype=torch.int8)
+    knn.observe(storage, storage.add(given.replace(obs={**given.obs, "mode": mode, "flags": nothing})))
+    drawn = [knn.neighbor_slots(storage, torch.tensor([5, 9]), np.random.default_rng(seed)) for seed in range(60)]
+    assert {int(found[0]) for found in drawn} == {77, 300} and {int(found[1]) for found in drawn} == {-1}
+
+
 @pytest.mark.slow
 def test_composite_kernels_ignore_discrete_actions():
     buffer = replay_buffers.BIER(capacity=300, seed=0, composite=True)

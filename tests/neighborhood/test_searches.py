@@ -21,6 +21,18 @@ def filled(n: int, d: int = 5, seed: int = 0) -> tuple[InvertedFile, np.ndarray]
     return cells, vectors
 
 
+def with_reaches(n: int, queries: int) -> tuple[InvertedFile, np.ndarray, np.ndarray, np.ndarray]:
+    """Return cells in which a few of n rows have a reach, queries, their squared distances, and the reaches."""
+    cells, vectors = filled(n)
+    slots = np.random.default_rng(1).choice(n, min(n, queries), replace=False)
+    squared = ((vectors[slots, None] - vectors[None]) ** 2).sum(-1)
+    squared[np.arange(len(slots)), slots] = np.inf
+    reach = np.full(n, -1.0)
+    reach[:: max(n // 7, 1)] = 1.1
+    cells.reach[cells.place[np.arange(n)]] = reach
+    return cells, slots, squared, reach
+
+
 def pairs(cells: InvertedFile, slots: np.ndarray, radius: float) -> set[tuple[int, int]]:
     known = np.full(len(slots), radius, np.float32)
     query, places, _ = CellSearch(cells, slots, 10, known, len(cells.centers)).run()
@@ -30,15 +42,8 @@ def pairs(cells: InvertedFile, slots: np.ndarray, radius: float) -> set[tuple[in
 @pytest.mark.parametrize("n", [1, 65, 500, 7000])
 @pytest.mark.parametrize("queries", [1, 40])
 def test_a_search_of_all_cells_finds_near_rows_and_rows_in_reach(n, queries):
-    cells, vectors = filled(n)
-    slots = np.random.default_rng(1).choice(n, min(n, queries), replace=False)
-    far = np.arange(n)[:: max(n // 7, 1)]
-    cells.reach[cells.place[far]] = 1.1
-    squared = ((vectors[slots, None] - vectors[None]) ** 2).sum(-1)
-    reach = np.full(n, -1.0)
-    reach[far] = 1.1
+    cells, slots, squared, reach = with_reaches(n, queries)
     near = (squared < 0.3) | (squared < reach)
-    near[np.arange(len(slots)), slots] = False
     assert pairs(cells, slots, 0.3) == set(zip(*(axis.tolist() for axis in np.nonzero(near)), strict=True))
 
 
@@ -48,14 +53,7 @@ def test_a_search_of_all_cells_finds_near_rows_and_rows_in_reach(n, queries):
 def test_exact_search_finds_near_rows_and_rows_in_reach(n, queries, at_a_time, monkeypatch):
     monkeypatch.setattr(searches, "SAMPLE", at_a_time)
     monkeypatch.setattr(searches, "ROWS", at_a_time)
-    cells, vectors = filled(n)
-    slots = np.random.default_rng(1).choice(n, min(n, queries), replace=False)
-    far = np.arange(n)[:: max(n // 7, 1)]
-    cells.reach[cells.place[far]] = 1.1
-    squared = ((vectors[slots, None] - vectors[None]) ** 2).sum(-1)
-    squared[np.arange(len(slots)), slots] = np.inf
-    reach = np.full(n, -1.0)
-    reach[far] = 1.1
+    cells, slots, squared, reach = with_reaches(n, queries)
     search = ExactSearch(cells, slots, 10)
     query, places, found = search.run()
     assert np.allclose(squared[query, cells.slots[places]], found, rtol=1e-5, atol=1e-6)

@@ -125,14 +125,10 @@ def test_samples_have_the_moments_of_the_posterior():
     repeat = 2000
     one = anchors.map(lambda c: c[:1].expand(repeat, *c.shape[1:]))
     several = neighbors.map(lambda c: c[:1].expand(repeat, *c.shape[1:]))
-
-    class Half:
-        def __call__(self, size, rng):
-            return np.full(size, 0.5)
-
-    made = fixed(coefficient=Half())(one, several, np.random.default_rng(0))
+    half = lambda size, rng: np.full(size, 0.5)
+    made = fixed(coefficient=half)(one, several, np.random.default_rng(0))
     mean = made.rows
-    synthesizer = fixed(coefficient=Half(), sample_posterior=True)
+    synthesizer = fixed(coefficient=half, sample_posterior=True)
     drawn = synthesizer(one, several, np.random.default_rng(0)).rows
     z, y = numbers(anchors, True), numbers(neighbors)
     width2 = np.concatenate([z[1], y[1]], axis=1).var(1)[0]

@@ -64,6 +64,13 @@ def test_scores_are_those_of_held_out_rows():
     np.testing.assert_allclose(scores["nll_blend"], -density.mean((0, 1)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("schedule", [Schedule("monte_carlo", Fit(2)), Schedule("local", Fit(2))])
+def test_evaluation_changes_nothing(schedule):
+    before = schedule.state_dict()
+    evaluate(Form(), schedule, Preparation(), *points(), A, 0.2)
+    assert schedule.state_dict() == before
+
+
 def test_a_buffer_reports_scores_and_draws_the_same_rows():
     watched = BIER(capacity=300, seed=0, holdout_split=0.2)
     alone = BIER(capacity=300, seed=0)

@@ -17,10 +17,6 @@ KINDS = {
 }
 
 
-def stored_numbers(buffer: Noise) -> torch.Tensor:
-    return torch.from_numpy(row_vectors(buffer.storage[torch.arange(len(buffer))]))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("capacity", "chunk"), [(64, 1), (100, 7), (100, 100), (1000, 333), (70, 64)])
 def test_the_standard_deviation_is_that_of_the_stored_rows(kind, capacity, chunk):
@@ -28,7 +24,7 @@ def test_the_standard_deviation_is_that_of_the_stored_rows(kind, capacity, chunk
     for turn in range(12):
         given = episodes.transitions(chunk)
         buffer.add(given.replace(rewards=given.rewards * (turn + 1) + 1e4))
-        numbers = stored_numbers(buffer)
+        numbers = torch.from_numpy(row_vectors(buffer.storage[torch.arange(len(buffer))]))
         assert torch.allclose(buffer.synthesizer.std(), numbers.std(0, correction=0), rtol=1e-6, atol=1e-9)
 
 
