@@ -12,7 +12,6 @@ from interreplay.errors import check_number
 from interreplay.experiments.flags.replay_flags import CATALOGUE as METHODS
 from interreplay.neighborhood import KNN, ClusterCenter, HindsightGoals
 from interreplay.selection import (
-    ActorPrioritized,
     Attentive,
     Combined,
     Elite,
@@ -86,7 +85,6 @@ INVALID = [
     (Storage, {"capacity": 0}, "capacity is 0"),
     (Storage, {"capacity": 2**31}, "capacity is 2147483648"),
     (Storage, {"capacity": 10, "gamma": 1.1}, "gamma is 1.1"),
-    (ReplayBuffer, {"capacity": 10, "gamma": 1.1}, "gamma is 1.1"),
     (ReplayBuffer, {"capacity": 10, "n_step": 0}, "n_step is 0"),
     (ReplayBuffer, {"capacity": 10, "n_step": (0, 3)}, N_STEP),
     (ReplayBuffer, {"capacity": 10, "n_step": (4, 2)}, N_STEP),
@@ -160,7 +158,6 @@ INVALID = [
     (MixedSelection, {"selectors": {"a": Method()}}, "selector 'a' is Uniform("),
     (Faded, {"selector": Method()}, "selector is Uniform("),
     (Combined, {"inner": Elite()}, "the inner selector is Elite; expected one that knows_probabilities"),
-    (Combined, {"inner": ActorPrioritized()}, "the inner selector is ActorPrioritized; expected one that knows"),
     (Combined, {"inner": MixedSelection({"a": Uniform()})}, "the inner selector is MixedSelection, which composes"),
     (
         MixedSelection,
@@ -174,7 +171,6 @@ INVALID = [
     (Faded, {"rate": 1.5}, "rate is 1.5; expected a number above 0 and at most 1"),
     (Faded, {"floor": 2}, "floor is 2; expected a number above 0 and at most 1"),
     (Faded, {"selector": LargeBatch()}, "selector is LargeBatch, which composes whole batches"),
-    (Faded, {"selector": MixedSelection({"a": Uniform()})}, "selector is MixedSelection, which composes whole batches"),
     (NMER, {"prob_interpolation": 1.1}, "prob_interpolation is 1.1"),
     (NMER, {"interp_decay": -1.0}, "interp_decay is -1.0"),
     (NMER, {"n_step": 3, "termination_fn": "never"}, "n_step is 3"),

@@ -2,18 +2,14 @@
 
 import copy
 
-import gymnasium as gym
-import numpy as np
 import pytest
 import torch
 from builders import rows_with
 
-import interreplay.rllib
-from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.normalization import NormalizedEncoder
 from interreplay.learning.update import clip_gradients, views
+from tests.learning.update_cases import ALGORITHMS
 
 
 def with_gradients(seed=0):
@@ -50,27 +46,19 @@ def test_each_rule_is_that_of_a_loop(most):
 @pytest.mark.parametrize(("name", "by"), [("SAC", "global_norm"), ("TD3", "norm"), ("TQC", "value")])
 @pytest.mark.parametrize("bounds", [{"grad_clip": 0.1}, {"grad_clip": 0.1, "critic_grad_clip": 0.02}])
 def test_actor_and_critics_are_clipped_separately(name, bounds, by):
-    """The gradients of one update, recorded before and after clipping."""
-    row = ALGORITHMS[name]
-    config = getattr(interreplay.rllib, row.config)
-    settings = row.settings(**bounds, grad_clip_by=by)
-    model = {"matrix_dtype": "float32", "normalize_observations": False, **vars(settings), "hiddens": (8, 8)}
-    space = gym.spaces.Box(-1, 1, (2,), np.float32)
-    networks = ARCHITECTURES[name].make(3, space, model, False)
-    networks.encoder = Flat()
-    update = config.update_class(networks, settings=settings)
-    plain = {key: copy.deepcopy(optimizer.param_groups[0]["params"]) for key, optimizer in update.optimizers.items()}
+    kind, update_class, settings = ALGORITHMS[name]
+    update = update_class(kind(3, 2, (8, 8)), **settings, **bounds, grad_clip_by=by)
+    limits = {"actor": 0.1, "critic": bounds.get("critic_grad_clip", 0.1), "alpha": None}
     for key, optimizer in update.optimizers.items():
-        for i, (parameter, kept) in enumerate(zip(optimizer.param_groups[0]["params"], plain[key], strict=True)):
-            gradient = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i))
-            kept.grad = gradient.clone()
-        loss = sum((p * k.grad).sum() for p, k in zip(optimizer.param_groups[0]["params"], plain[key], strict=True))
-        loss.backward()
+        parameters = optimizer.param_groups[0]["params"]
+        expected = copy.deepcopy(parameters)
+        for i, (parameter, copied) in enumerate(zip(parameters, expected, strict=True)):
+            copied.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i))
+            parameter.grad = copied.grad.clone()
         update.step(key)
-        most = {"actor": 0.1, "critic": bounds.get("critic_grad_clip", 0.1), "alpha": None}[key]
-        clip_gradients(plain[key], most, by)
-        for parameter, kept in zip(optimizer.param_groups[0]["params"], plain[key], strict=True):
-            assert torch.allclose(parameter.grad, kept.grad, atol=1e-6)
+        clip_gradients(expected, limits[key], by)
+        for parameter, copied in zip(parameters, expected, strict=True):
+            assert torch.allclose(parameter.grad, copied.grad, atol=1e-6)
 
 
 def test_views_require_flat_observations():
@@ -90,12 +78,3 @@ def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
     wide = rows.replace(extras={"views_obs": obs.unsqueeze(1), "views_next_obs": next_obs.unsqueeze(1)})
     for plain, augmented in zip(views(rows, encoder), views(wide, encoder), strict=True):
         assert torch.equal(torch.as_tensor(plain), torch.as_tensor(augmented))
-
-
-def test_views_of_single_numbers_equal_vectors_of_one_number():
-    obs = torch.linspace(0.0, 1.0, 12).view(6, 2)  # two views of six observations of shape ()
-    rows = rows_with(obs=obs[:, 0])
-    wide = rows.replace(extras={"views_obs": obs, "views_next_obs": obs + 1})
-    vectors = rows.replace(extras={"views_obs": obs.unsqueeze(2), "views_next_obs": obs.unsqueeze(2) + 1})
-    for one, other in zip(views(wide, Flat()), views(vectors, Flat()), strict=True):
-        assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))

@@ -79,19 +79,10 @@ def test_fading_multiplies_the_probabilities_of_the_inner_selector(kind, rows, c
         assert len(drawn) == 512
         counts += np.bincount(drawn.numpy(), minlength=len(storage))
         assert probabilities.numpy() == pytest.approx(unnormalized[drawn.numpy()], rel=1e-5)
+    assert torch.equal(selector.probabilities(drawn, storage), probabilities)
+    assert torch.equal(selector.weights(storage, probabilities), inner.weights(storage, probabilities))
     expected = unnormalized / unnormalized.sum() * counts.sum()
     assert chisquare(counts, expected).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("limits", [{"rate": 0.9}, {"rate": 0.9, "floor": 1.0}])
-def test_the_probabilities_of_rows_are_those_of_their_draws(limits):
-    storage = stored(130, 50)
-    selector = Faded(Prioritized(), **limits)
-    selector.observe(storage, torch.arange(50))
-    selector.update(torch.arange(50), torch.linspace(0.1, 3.0, 50))
-    slots, probabilities = selector.select(storage, 64, np.random.default_rng(0))
-    assert torch.equal(selector.probabilities(slots, storage), probabilities)
-    assert torch.equal(selector.weights(storage, probabilities), selector.inner.weights(storage, probabilities))
 
 
 @pytest.mark.parametrize("limits", [{"rate": 1.0}, {"floor": 1.0}])

@@ -39,7 +39,7 @@ def batch(discrete, seed):
     return Batch(rows, weights, targets=torch.randn(N, generator=rng))
 
 
-TRACED = ("one normalized critic", "residual critics", "TD3", "DDPG")
+TRACED = ("residual critics", "TD3", "DDPG")
 """Cases whose programs are traced and not compiled, because compiling takes seconds."""
 
 

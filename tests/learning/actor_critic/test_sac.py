@@ -95,12 +95,6 @@ def test_losses_and_steps_equal_the_plain_formulas_and_adam(huber_delta):
             assert torch.allclose(optimizer.state[p]["exp_avg"], 0.1 * gradient, rtol=1e-9, atol=1e-15)
 
 
-def test_a_temperature_without_a_learning_rate_stays():
-    networks, update = make(alpha_lr=0.0)
-    learn(update, batch(), torch.ones(N, dtype=torch.float64), torch.Generator().manual_seed(1))
-    assert networks.log_alpha.exp().item() == pytest.approx(0.3)
-
-
 def test_views_are_averaged_in_predictions_and_targets():
     rows, m = batch(), 3
     g = torch.Generator().manual_seed(5)

@@ -7,7 +7,6 @@ import torch
 
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
-from tests.learning.update_cases import ALGORITHMS, assert_equal, given, keep_float64, make, settings_of  # noqa: F401
 
 
 @pytest.mark.parametrize("images", [4, 20], ids=["convolution", "patches"])
@@ -37,41 +36,32 @@ def test_convolutions_take_the_steps_of_pytorch_s_adam(kind, images):
     torch.testing.assert_close(parameters, list(copied.parameters()), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "decay"), [(FastAdam, 0.0), (FastAdam, 0.1), (FastAdamW, 0.1)])
-def test_adam_of_parts_equals_the_fused_kernel(kind, decay, monkeypatch):
-    torch.manual_seed(0)
-    first = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
-    second = [torch.nn.Parameter(parameter.detach().clone()) for parameter in first]
-    fused, parts = kind(first, 0.01, weight_decay=decay), kind(second, 0.01, weight_decay=decay)
-    parts.compile(lambda function, device: function)
-    monkeypatch.setattr(parts, "learning_rate", lambda: torch.tensor(0.01))  # as on a GPU
-    for _ in range(20):
-        for one, other in zip(first, second, strict=True):
-            one.grad = torch.randn_like(one)
-            other.grad = one.grad.clone()
-        fused.apply()
-        parts.apply()
-    torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("kind", "plain_kind", "decay"),
     [(FastAdam, torch.optim.Adam, 0.0), (FastAdam, torch.optim.Adam, 0.1), (FastAdamW, torch.optim.AdamW, 0.1)],
 )
-def test_steps_equal_those_of_pytorch_and_each_continues_from_the_other_s_state(kind, plain_kind, decay):
+def test_steps_equal_those_of_pytorch_and_states_are_interchangeable(kind, plain_kind, decay, monkeypatch):
+    """With the fused kernel, and with the operations that a GPU's compiler fuses."""
     torch.manual_seed(0)
     first = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
-    second = copy.deepcopy(first)
-    fast, plain = kind(first, 0.01, weight_decay=decay), plain_kind(second, 0.01, weight_decay=decay)
-    for turn in range(6):
+    second, third = copy.deepcopy(first), copy.deepcopy(first)
+    fused, parts = kind(first, 0.01, weight_decay=decay), kind(second, 0.01, weight_decay=decay)
+    parts.compile(lambda function, device: function)
+    monkeypatch.setattr(parts, "learning_rate", lambda: torch.tensor(0.01))  # as on a GPU
+    plain = plain_kind(third, 0.01, weight_decay=decay)
+    for turn in range(10):
         if turn == 1:
-            states = copy.deepcopy([plain.state_dict(), fast.state_dict()])
-        if turn == 3:  # each returns to the other's earlier state
-            fast.load_state_dict(states[0])
-            plain.load_state_dict(states[1])
-        for one, other in zip(first, second, strict=True):
-            one.grad = torch.randn_like(one)
-            other.grad = one.grad.clone()
-        fast.apply()
+            own, others = copy.deepcopy(fused.state_dict()), copy.deepcopy(plain.state_dict())
+        if turn == 3:  # each returns to an earlier state
+            fused.load_state_dict(others)
+            parts.load_state_dict(copy.deepcopy(others))
+            plain.load_state_dict(own)
+        for parameters in zip(first, second, third, strict=True):
+            gradient = torch.randn_like(parameters[0])
+            for parameter in parameters:
+                parameter.grad = gradient.clone()
+        fused.apply()
+        parts.apply()
         plain.step()
-        torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(first, third, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(second, third, rtol=1e-5, atol=1e-6)
