@@ -104,11 +104,6 @@ def test_sticky_actions_repeat_a_frame_in_four():
     assert kept == pytest.approx(0.25, abs=0.05)
     settled = frames[frames[:, 0] == np.array(chosen)]
     assert (settled == settled[:, :1]).all(), "an action that was taken up stays"
-    plain = Atari("pong", sticky=0.0)
-    plain.reset(seed=1)
-    plain.emulator = Recorded(plain.emulator)
-    plain.step(2)
-    assert plain.emulator.acted == [plain.actions[2]] * 4
 
 
 @pytest.mark.slow

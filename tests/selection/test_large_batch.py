@@ -84,23 +84,14 @@ def test_equal_errors_and_zero_errors_give_weights_of_1():
         torch.testing.assert_close(buffer.sample(16).weights, torch.ones(16))
 
 
-def test_candidates_are_read_with_the_view_of_the_buffer():
-    steps, seen = 3, []
-    buffer, _ = buffer_of(n_step=steps)
+def test_candidates_are_read_with_the_view_of_the_buffer_and_scored_by_the_connected_algorithm():
+    seen = []
+    buffer, known = buffer_of(n_step=3)
     buffer.connect(Context(score=lambda rows, names: seen.append(rows) or {"mean_error": rows.rewards.abs()}))
-    buffer.sample(16)
-    assert seen[0].discounts.min() < 0.99**2
-
-
-def test_connecting_an_algorithm_replaces_the_score():
-    buffer, known = buffer_of()
     buffer.connect(Context())
-    buffer.sample(4)
-    assert known.calls
-    other = RewardScore()
-    buffer.connect(Context(score=other))
-    buffer.sample(4)
-    assert other.calls and len(known.calls) == 1
+    buffer.sample(16)
+    assert len(seen) == 1 and not known.calls
+    assert seen[0].discounts.min() < 0.99**2
 
 
 def test_a_missing_score_is_an_error():

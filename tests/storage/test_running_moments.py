@@ -72,14 +72,6 @@ def test_a_hundred_thousand_updates_leave_no_error(kind):
     check(moments, {0: held}, rtol=1e-9)
 
 
-def test_another_origin_changes_nothing():
-    rows, moments = np.random.default_rng(0).normal(size=(80, 3)), RunningMoments(3)
-    moments.add(rows)
-    moments.move_origin(rows.mean(0))
-    moments.remove(rows[:30])
-    check(moments, {0: rows[30:]})
-
-
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_deviation_of_the_stored_rows(offset):
     rows = (offset + np.random.default_rng(0).normal(size=(3000, 4)) * [1, 5, 0.01, 0]).astype(np.float32)

@@ -235,20 +235,6 @@ def test_a_reset_at_an_env_step_equals_the_reset_after_its_updates(networks, kin
         assert torch.equal(rngs[0].get_state(), rngs[1].get_state())
 
 
-def test_resets_that_have_happened_are_part_of_the_state():
-    networks, kind = CASES[0]
-    update = kind(networks_for(networks, {}), reset_at=[5, 9])
-    update.after_updates(7, rng())
-    resumed = kind(networks_for(networks, {}, seed=1), reset_at=[5, 9])
-    resumed.load_state_dict(update.state_dict())
-    resumed.networks.load_state_dict(update.networks.state_dict())
-    resumed.after_updates(8, rng())
-    assert all(map(torch.equal, update.networks.parameters(), resumed.networks.parameters()))
-    resumed.after_updates(9, rng(11))
-    assert not all(map(torch.equal, update.networks.parameters(), resumed.networks.parameters()))
-    assert resumed.resets_at_steps == 2
-
-
 def test_a_fork_counts_the_env_steps_of_its_own_resets():
     networks, kind = CASES[0]
     for before in ([5], [3, 5, 9], None):
