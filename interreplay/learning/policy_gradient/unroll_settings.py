@@ -12,6 +12,7 @@ from interreplay.learning.setting_fields import (
     OrWord,
     WholeNumber,
     changed_default,
+    check_without_effect,
     setting,
     with_defaults,
 )
@@ -103,6 +104,12 @@ class IMPALASettings:
         for name in ("policy_cloning", "value_cloning", "relevance_bound"):
             if self.returns == "gae" and getattr(self, name):
                 raise ValueError(f"{name} is {getattr(self, name)} and returns 'gae'; expected 'vtrace' with replay")
+        if self.returns == "gae":
+            ratios = ["vtrace_rho", "vtrace_c", "vtrace_pg_rho"]
+            check_without_effect(self, ratios, "returns 'gae'", expected="returns 'vtrace'")
+        if self.optimizer != "RMSprop":
+            reason = f"optimizer {self.optimizer!r}"
+            check_without_effect(self, ["optimizer_decay"], reason, expected="optimizer 'RMSprop'")
         if self.initial_log_std and not self.free_log_std:
             raise ValueError(
                 f"initial_log_std is {self.initial_log_std} and standard deviations are outputs of the network; "

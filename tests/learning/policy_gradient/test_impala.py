@@ -270,6 +270,10 @@ def test_settings_that_contradict_each_other_are_rejected():
         IMPALASettings(initial_log_std=-1.0, free_log_std=False)
     with pytest.raises(ValueError, match="policy_cloning is 0.01 and returns 'gae'; expected 'vtrace'"):
         IMPALASettings(returns="gae", policy_cloning=0.01)
+    with pytest.raises(ValueError, match="vtrace_rho is 2.0 and returns 'gae'; expected returns 'vtrace', or no vtrac"):
+        IMPALASettings(returns="gae", vtrace_rho=2.0)
+    with pytest.raises(ValueError, match="optimizer_decay is 0.9 and optimizer 'Adam'; expected optimizer 'RMSprop'"):
+        IMPALASettings(optimizer="Adam", optimizer_decay=0.9)
     with pytest.raises(ValueError, match="relevance_of is 'implied' and actions are continuous; expected 'behavior'"):
         IMPALAUpdate(networks(continuous=True), IMPALASettings(relevance_bound=0.3))
 
