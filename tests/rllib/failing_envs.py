@@ -65,11 +65,6 @@ class NotPicklable(Exception):
         self.function = lambda: None
 
 
-class Unreadable(Exception):
-    def __str__(self):
-        raise RuntimeError("no message")
-
-
 def failing(name: str, fail: Any, base: type = Counting) -> Any:
     """Return a class of environments whose failing step returns `fail(result)`."""
     return type(name, (base,), {"fail": lambda self, result: fail(result)})
@@ -85,24 +80,15 @@ def raising(name: str, error: Any) -> Any:
 
 
 Raises = raising("Raises", lambda: RuntimeError("the motor\nburnt out"))
-RaisesWithTwoArguments = raising("RaisesWithTwoArguments", lambda: TwoArguments("motor", "hot"))
 RaisesNotPicklable = raising("RaisesNotPicklable", lambda: NotPicklable("the motor is hot"))
-RaisesUnreadable = raising("RaisesUnreadable", Unreadable)
-RaisesGeneratorExit = raising("RaisesGeneratorExit", GeneratorExit)
 Exits = raising("Exits", lambda: SystemExit("the license is missing"))
 FourValues = failing("FourValues", lambda result: (result[0], 1.0, False, {}))
 AnotherShape = failing("AnotherShape", lambda result: (np.zeros(3, np.float32), *result[1:]))
 RewardArray = failing("RewardArray", lambda result: (result[0], np.ones(1), *result[2:]))
 RewardNaN = failing("RewardNaN", lambda result: (result[0], float("nan"), *result[2:]))
 ObservationNaN = failing("ObservationNaN", lambda result: (np.full(2, np.nan, np.float32), *result[1:]))
-RewardText = failing("RewardText", lambda result: (result[0], "much", *result[2:]))
 RewardDigits = failing("RewardDigits", lambda result: (result[0], "-1", *result[2:]))
 NoReward = failing("NoReward", lambda result: (result[0], None, *result[2:]))
-
-
-class RaisesBecauseOfTwoArguments(Counting):
-    def fail(self, result):
-        raise RuntimeError("stopped") from TwoArguments("motor", "hot")
 
 
 class RaisesThenExits(Counting):
@@ -128,13 +114,6 @@ class ChecksActions(Counting):
         if np.isnan(action).any():
             raise ValueError("invalid action")
         return super().step(action)
-
-
-class ExitsInReset(Counting):
-    def reset(self, *, seed=None, options=None):
-        if self.total:
-            sys.exit(3)
-        return super().reset(seed=seed)
 
 
 class ExitsWhenClosed(Counting):
@@ -165,38 +144,19 @@ def observing(name: str, space: gym.Space, usual: Any, failing: Any) -> Any:
 
 
 BYTES = gym.spaces.Box(0, 255, (2,), np.uint8)
-SMALL = gym.spaces.Box(-128, 127, (2,), np.int8)
 CHOICE = gym.spaces.Discrete(100)
 PARTS = gym.spaces.Dict(mode=gym.spaces.MultiDiscrete([3, 2]), place=gym.spaces.Box(-1, 1, (2,), np.float32))
 PLACE = np.zeros(2, np.float32)
 CHOSEN = {"mode": np.array([1, 1]), "place": PLACE}
 RoundedObservation = observing("RoundedObservation", BYTES, np.zeros(2, np.uint8), np.array([0.5, 1.0]))
-WrappedInteger = observing("WrappedInteger", SMALL, np.zeros(2, np.int8), np.array([300, 1]))
-WrappedIntegerOfPart = observing(
-    "WrappedIntegerOfPart", gym.spaces.Dict(mode=SMALL), {"mode": np.zeros(2, np.int8)}, {"mode": np.array([300, 1])}
-)
 AnotherChoice = observing("AnotherChoice", CHOICE, 3, 100)
 ChoiceInAnArray = observing("ChoiceInAnArray", CHOICE, 3, np.array([3]))
 AnotherChoiceOfPart = observing("AnotherChoiceOfPart", PARTS, CHOSEN, {"mode": np.array([3, 1]), "place": PLACE})
-MoreChoicesOfPart = observing("MoreChoicesOfPart", PARTS, CHOSEN, {"mode": np.array([1, 1, 1]), "place": PLACE})
-
-
-class AnotherChoiceInReset(AnotherChoiceOfPart):
-    def reset(self, *, seed=None, options=None):
-        observation, info = super().reset(seed=seed)
-        if self.episodes == 2:
-            observation = {"mode": np.array([0, 2]), "place": PLACE}
-        return observation, info
 
 
 class AnotherChoiceInFirstReset(AnotherChoice):
     def reset(self, *, seed=None, options=None):
         return -1, {}
-
-
-class AnotherShapeInReset(Counting):
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(4, np.float32), {}
 
 
 class AnotherShapeOfPart(Parts):
