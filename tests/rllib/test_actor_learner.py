@@ -196,7 +196,6 @@ def test_the_learning_rate_decreases_to_lr_end():
             lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9),
             "EpsilonGreedy; expected Sampled",
         ),
-        ("IMPALA", lambda c: c.training(loss="median"), "loss is 'median'; expected one of sum, mean"),
         ("IMPALA", lambda c: c.training(train_batch_size=1).replay(ELITE), "a share of 0.5 for queue is 0.5 of 1 unr"),
         ("IMPALA", lambda c: c.env_runners(rollout_fragment_length="auto"), "rollout_fragment_length is 'auto'"),
         ("IMPALA", lambda c: c.env_runners(max_requests_in_flight_per_env_runner=0), "per_env_runner is 0"),

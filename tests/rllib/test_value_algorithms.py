@@ -168,13 +168,6 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"atoms": 1}, "atoms is 1; expected a whole number of at least 2 or 'auto'"),
-        ({"value_range": (3, 3)}, r"value_range is \(3, 3\); expected two numbers, the smaller one"),
-        ({"distribution": "modes"}, "distribution is 'modes'; expected one of mean, categorical"),
-        ({"optimizer": "SGD"}, "optimizer is 'SGD'; expected one of Adam, RMSprop"),
-        ({"initial_epsilon": 1.5}, "initial_epsilon is 1.5; expected a number of at least 0"),
-        ({"target_update_period": 0}, "target_update_period is 0"),
-        ({"encoder": "resnet"}, "encoder is 'resnet'; expected one of auto, nature"),
         ({"exploration": "Gaussian"} | LATE, "Gaussian and actions are discrete; expected EpsilonGreedy or Random"),
         ({"exploration": "Noisy"} | LATE, "the policy has no noisy layers"),
         ({"exploration": "Greedy"}, "epsilon_steps is 100 and an exploration is set; expected .*, or no epsilon_steps"),
