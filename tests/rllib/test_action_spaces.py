@@ -13,7 +13,6 @@ from interreplay.acting.export import export
 from interreplay.environments.actions import BoxActions, make_actions
 from interreplay.environments.spaces import flat_actions, leaves, name_parts
 from interreplay.errors import UsageError
-from interreplay.experiments.commands import train
 from interreplay.experiments.evaluation.play import watch
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from tests.rllib.nested_actions import ACTIONS, REJECTED
@@ -28,11 +27,6 @@ def test_sac_learns_discrete_actions():
     algorithm.train()
     returns = [e.get_return() for e in algorithm.env_runner.sample(num_episodes=10, explore=False)]
     assert np.mean(returns) > -6
-
-
-def test_blends_of_discrete_observations_are_rejected():
-    with pytest.raises(ValueError, match=r"obs of torch.int64 and actions of torch.int64 cannot be blended.*Discrete"):
-        config("FrozenLake-v1", "NMER").build_algo()
 
 
 def test_the_target_entropy_follows_the_number_of_actions():
@@ -123,12 +117,3 @@ def test_every_algorithm_rejects_unsupported_action_spaces():
         with pytest.raises(UsageError) as error:
             check_actions(trainer, name, space)
         assert f"{trainer} requires " in str(error.value) and f"{name} is {space}" in str(error.value)
-
-
-def test_the_command_line_rejects_unsupported_action_spaces_before_ray_starts(monkeypatch, capsys):
-    monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray was started"))
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    for name in REJECTED:
-        assert train.main(["--env", ENV.format(name)]) == 2
-        out, error = capsys.readouterr()
-        assert out == "" and error.count("\n") == 1 and str(REJECTED[name]) in error

@@ -3,14 +3,12 @@
 import os
 import signal
 import time
-from types import SimpleNamespace
 
 import failing_envs
 import pytest
 import torch
 
 from interreplay.errors import InterreplayError, RunnerLost
-from interreplay.rllib.env_runner.remote import RemoteRunners
 from tests.rllib.small_runs import config, same, weights
 from tests.rllib.test_checkpoints import assert_same_run
 
@@ -121,24 +119,3 @@ def test_an_evaluation_in_another_process_uses_the_newest_weights_and_is_not_dro
         with pytest.raises(RunnerLost, match="1 of 1 remote env runners lost"):
             repeat()
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
-
-
-class HangingRunners:
-    """Manager of runners of which the second one never answers."""
-
-    def actors(self):
-        return dict.fromkeys((1, 2))
-
-    def healthy_actor_ids(self):
-        return [1, 2]
-
-    def foreach_actor(self, work, timeout_seconds):
-        assert timeout_seconds == 7
-        runner = SimpleNamespace(worker_index=1, state_dict=lambda: {"obs": None})
-        answer = work(runner)
-        return [SimpleNamespace(ok=True, actor_id=1, get=lambda: answer)]
-
-
-def test_states_are_returned_without_a_runner_that_hangs():
-    runners = RemoteRunners(SimpleNamespace(_worker_manager=HangingRunners()), None)
-    assert runners.states(limit=7) == {1: {"obs": None}}

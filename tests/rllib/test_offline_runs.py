@@ -188,14 +188,3 @@ def test_the_preset_of_rlpd(name):
     rule = algorithm.learner.update_rule
     assert (rule.settings.target_subset, rule.settings.policy_delay, rule.target_entropy) == (2, 20, -0.5)
     assert len(nets.critics.scales) == 1  # of layer normalization
-
-
-@pytest.mark.slow
-def test_a_study_is_rejected_if_its_data_is_missing(name, tmp_path, capsys):
-    from cluster_run import main as cluster_run
-
-    words = ["--buffers", "Uniform", "--envs", "Pendulum-v1", "--dry-run", "--results_dir", str(tmp_path / "study")]
-    assert cluster_run([*words, "--offline_data", f"minari:{name}"]) == 0
-    capsys.readouterr()
-    assert cluster_run([*words, "--offline_data", str(tmp_path / "nowhere")]) == 2
-    assert "does not exist; expected a Minari dataset" in capsys.readouterr().err

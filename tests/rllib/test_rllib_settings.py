@@ -145,12 +145,6 @@ def test_unsupported_settings_are_rejected_in_one_line(change, message):
     assert "\n" not in str(caught.value)
 
 
-def test_layers_in_a_specification_of_the_module_are_used():
-    made = config().rl_module(rl_module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [7]}))
-    made.validate()
-    assert list(made.hiddens) == [7]
-
-
 def copies_of(made):
     """Return a configuration, its copies, and the configurations of its trials in Tune."""
     found = [made, made.copy(copy_frozen=False), type(made).from_dict(made.to_dict())]
