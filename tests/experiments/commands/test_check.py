@@ -43,7 +43,6 @@ NoPair = selector("NoPair", lambda slots, probabilities: slots)
 Beyond = selector("Beyond", lambda slots, probabilities: (slots + 1_000, probabilities))
 Int32 = selector("Int32", lambda slots, probabilities: (slots.int(), probabilities))
 NotANumber = selector("NotANumber", lambda slots, probabilities: (slots, probabilities * torch.nan))
-Above1 = selector("Above1", lambda slots, probabilities: (slots, probabilities + 2))
 Biased = selector("Biased", lambda slots, probabilities: (slots // 2, probabilities))
 
 
@@ -143,7 +142,6 @@ WRONG = [
     ("selector", "Beyond", r"Beyond returned slots with the value 1\d\d\d; expected 0 to 49"),
     ("selector", "Int32", "Int32 returned slots of shape .* of torch.int32; expected .* torch.int64"),
     ("selector", "NotANumber", "NotANumber returned probabilities with the value nan; expected 0.0 to 1.0"),
-    ("selector", "Above1", "Above1 returned probabilities with the value 2.0.*; expected 0.0 to 1.0"),
     ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Draw"),
     ("selector", "ColumnWeights", r"ColumnWeights returned weights of shape \(16, 1\) .* shape \(16,\)"),
     ("selector", "NegativeWeights", "NegativeWeights returned weights with the value -1.0; expected 0.0 to inf"),
@@ -237,17 +235,12 @@ def test_a_part_that_breaks_the_contract_fails(capsys):
 
 def test_a_wrong_name_is_one_line(capsys):
     for words, parts in {
-        "broken_parts:Shorter": ["broken_parts has no 'Shorter'", "did you mean Short?"],
         "broken_parts:function": ["function is not a subclass of Selector or Neighborhood or Synthesizer"],
         "Recent": ["class 'Recent' has no module; expected a name such as my_module:MySelector"],
-        ":Recent": ["class ':Recent' has no module"],
-        "my_parts:Recent shar=1": ["'shar'", "did you mean share?"],
         "my_parts:Recent share=7": ["share is 7; expected more than 0"],
         "replay_buffers:NMER kk=5": ["'kk'", "did you mean k?"],
         "replay_buffers:NMER k=0": ["replay_buffers:NMER: k is 0"],
-        "replay_buffers:NMER k=[1]": ["replay_buffers:NMER: k is [1]"],
         "replay_buffers:NMER capacity=5": ["capacity=5: the checks set capacity; leave it out"],
-        "my_parts:Timely seed=5": ["seed=5: the checks set seed; leave it out"],
         "my_parts:Recent share": ["must look like k=10, got 'share'"],
     }.items():
         rejects(capsys, check.main, words.split(), *parts)

@@ -75,10 +75,6 @@ class Renamed(SAC):
     pass
 
 
-class NoAlgorithm:
-    config_class = ClippedSACConfig
-
-
 class NoConfig(OffPolicyAlgorithm):
     pass
 """
@@ -177,11 +173,8 @@ def test_studies_and_the_rllib_command_take_it(folder):
 
 
 WRONG = {
-    "my_alg:ClippedSAK": ["my_alg has no 'ClippedSAK'", "did you mean ClippedSAC?"],
     "my_alg:ClippedUpdate": ["ClippedUpdate is not an algorithm", "OffPolicyAlgorithm"],
-    "more_algs:NoAlgorithm": ["NoAlgorithm is not an algorithm"],
     "more_algs:NoConfig": ["NoConfig is not an algorithm", "config_class"],
-    "no_alg:Mine": ["no module 'no_alg'"],
     "SACK": ["did you mean SAC?", "or module:Class"],
 }
 

@@ -202,11 +202,8 @@ def test_a_state_that_a_checkpoint_cannot_contain_is_left_out_with_a_warning():
 
 
 WRONG = {
-    "--wrapper my_envs:Scaled": ["my_envs has no 'Scaled'", "did you mean ScaledReward?"],
-    "--wrapper my_envs:PointGoal": ["PointGoal is not a subclass of Wrapper", "accepted: ScaledReward"],
     "--wrapper my_envs:ScaledReward factr=2": ["'factr'", "did you mean factor? accepted: factor"],
     "--wrapper ClipReward": ["expected module:Class", "gymnasium.wrappers:ClipReward"],
-    "--wrapper subprocess:Popen": ["a module of the standard library"],
     "--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]": ["ResizeObservation cannot be created"],
     "--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2": ["goals would be stacked", "HER requires 1"],
     "--env my_envs:PointCamera-v0 --buffer NMER": ["uint8"],
