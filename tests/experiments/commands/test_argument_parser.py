@@ -230,3 +230,10 @@ def test_a_checkpoint_from_before_a_setting_existed_is_resumed_with_its_default(
         del saved[newer]
     resumed = settings_resumed(saved, {"quiet": True})
     assert (resumed.normalize_observations, resumed.updates_per_step, resumed.target_entropy) == (False, 2.0, "auto")
+
+
+def test_settings_of_a_run_are_read_only():
+    settings = resolve_settings({})
+    with pytest.raises(AttributeError, match="read-only: cannot set seed to 3"):
+        settings.seed = 3
+    assert settings.replace(seed=3).seed == 3 and settings.seed == 0
