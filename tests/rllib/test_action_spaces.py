@@ -100,14 +100,6 @@ def test_unrolls_have_nested_actions():
     assert np.isfinite(algorithm.evaluate()["env_runners"]["episode_return_mean"])
 
 
-@pytest.mark.slow
-def test_an_asynchronous_vector_environment():
-    made_async = made("Tuple").env_runners(num_envs_per_env_runner=2, gym_env_vectorize_mode="async")
-    algorithm = made_async.build_algo()
-    algorithm.train()
-    assert algorithm.env_steps >= 75
-
-
 def test_every_algorithm_rejects_unsupported_action_spaces():
     for trainer, (name, space) in itertools.product(ALGORITHMS, REJECTED.items()):
         settings = getattr(ours, f"{trainer}Config")()
