@@ -107,15 +107,6 @@ def test_a_printed_command_is_accepted(page, line, tmp_path, monkeypatch):
     accept([PLACEHOLDERS.get(word, word) for word in shlex.split(line, comments=True)])
 
 
-def test_unknown_commands_and_flags_would_be_found():
-    for line in ("interreplay train --no-such-flag", "rllib train --runs SAC", "python main.py --x=1"):
-        assert printed_commands(f"```python\nx = 1\n```\nProse.\n\n```\n{line}\n```\n") == [line]
-        with pytest.raises((SystemExit, ValueError)):
-            accept(shlex.split(line))
-    assert printed_flags("`--no-such-flag 3`, --gamma=.9 and a--b, 2 -- 3") == {"no_such_flag", "gamma"}
-    assert "no_such_flag" not in known_flags()
-
-
 def test_all_commands_are_looked_at():
     names = {" ".join(line.split()[:2]) for _, line in PRINTED}
     assert len(PRINTED) > 80

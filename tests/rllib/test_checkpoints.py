@@ -169,9 +169,6 @@ def saved(tmp_path_factory):
         (lambda: config("Pendulum-v1", "PER"), "replay buffer 'Uniform'"),
         (lambda: config("MountainCarContinuous-v0"), "environment 'Pendulum-v1'"),
         (lambda: config().training(hiddens=(8,)), r"setting hiddens '\[32, 32\]'; this run has '\[8\]'"),
-        (lambda: config().training(n_critics=3), "setting n_critics '2'; this run has '3'"),
-        (lambda: config().training(activation="tanh"), "setting activation 'relu'; this run has 'tanh'"),
-        (lambda: config().training(critic_layer_norm=True), "setting critic_layer_norm 'False'; this run has 'True'"),
         (lambda: config(trainer="TD3"), "algorithm 'SAC'"),
     ],
 )

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from interreplay import ModelBased
-from interreplay.experiments.commands.main import main
 from interreplay.experiments.commands.preparation import prepare
 from interreplay.experiments.flags.training_flags import resolve_settings
 from tests.rllib.small_runs import config, continued, run, same, weights
@@ -73,17 +72,6 @@ def test_a_source_object_and_rejections():
     assert algorithm.replay_buffer.real.capacity == 700 and len(algorithm.replay_buffer.virtual) > 0
     with pytest.raises(ValueError, match="ModelBased takes no argument 'rollout'; did you mean rollouts"):
         modelled(rollout=3)
-
-
-def test_invalid_commands_are_rejected_in_one_line(tmp_path, capsys):
-    for words, message in (
-        ("--env Pendulum-v1 --buffer_arg model=gauss", "ModelBased: model is 'gauss'"),
-        ("--env LunarLander-v3 --env_args continuous=True", "no termination function for 'LunarLander-v3'"),
-        ("--env CartPole-v1 --trainer DQN", "cannot be predicted"),
-    ):
-        assert main(["train", "--buffer", "ModelBased", *words.split(), "--local_dir", str(tmp_path)]) == 2
-        printed = capsys.readouterr().err
-        assert message in printed and "Traceback" not in printed and len(printed.strip().splitlines()) == 1
 
 
 def test_the_check_before_a_run_knows_the_environment_and_leaves_the_connection_to_the_run(tmp_path):

@@ -137,13 +137,9 @@ ALONE = "--updates 9 --offline-data x --total_env_steps 0"
     [
         ("--offline_where newest=9", "--offline_where needs --offline_data"),
         ("--offline-share .5", "--offline_share needs --offline_data"),
-        ("--offline-share-end .5", "--offline_share_end needs --offline_data"),
-        ("--total_env_steps 0", "needs --offline_data to learn from, and --updates"),
         ("--total_env_steps 0 --offline-data x", "needs --offline_data to learn from, and --updates"),
-        ("--updates 10", "--updates 10 is for learning from data alone"),
         ("--updates 10 --offline-data x", "--updates 10 is for learning from data alone"),
         (f"{ALONE} --learning_starts 1", "--learning_starts applies to runs with"),
-        (f"{ALONE} --offline-share 1", "--offline_share applies to runs with"),
         ("--buffer ModelBased --offline-data x --offline-share .2", "ModelBased adds the recorded rows to its real"),
         ("--trainer IMPALA --offline-data x", "IMPALA learns from unrolls"),
         ("--preset rlpd", "preset rlpd needs --offline_data"),

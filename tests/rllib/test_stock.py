@@ -225,8 +225,6 @@ def test_the_default_capacity_is_the_recipes():
             dict(buffer="LaBER"),
             "^LaBER requires score, which an algorithm of RLlib's own does not provide; expected",
         ),
-        (dict(buffer="ReLo"), "^ReLo requires reducible_loss, which an algorithm of RLlib's own does not"),
-        (dict(buffer="LA3P"), "^LA3P requires actor_weights and critic_loss, which an algorithm"),
         (dict(buffer="EventTables", events=["success"]), "EventTables requires success, which an algorithm"),
     ],
 )

@@ -7,6 +7,7 @@ import torch
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 import replay_buffers
+from interreplay import Mix
 from interreplay.errors import NonFiniteError
 from interreplay.rllib import SACConfig
 from interreplay.rllib.env_runner.runner_state import read_success
@@ -36,6 +37,17 @@ def test_a_part_given_as_an_object_is_copied_for_each_run():
     assert "raw" not in result["config"]["replay_buffer_config"]["selector"].state_dict()
     second = first.config.copy(copy_frozen=False).build_algo()
     assert "raw" not in second.replay_buffer.selector.state_dict()
+
+
+def test_a_mix_object_is_used_with_its_sources():
+    buffer = replay_buffers.NMER(capacity=500, k=2, seed=0)
+    algorithm = config().replay(Mix({"only": buffer}), capacity=1_000).build_algo()
+    algorithm.train()
+    assert algorithm.replay_buffer.capacity == 500
+    by_name = SACConfig().replay("Mix", sources={"near": "NMER"}, shares={"near": 1.0}).replay_buffer_config
+    assert by_name == {"type": "Mix", "sources": {"near": "NMER"}, "shares": {"near": 1.0}}
+    with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
+        SACConfig().replay("Mix", sources={"near": "NMER"}, share={"near": 1.0})
 
 
 def test_the_largest_error_of_the_critics_reaches_the_selector():

@@ -101,10 +101,8 @@ FALLING = {"actor_lr": [[0, 3e-4], [100, 1e-5]]}
     ("one", "other", "message"),
     [
         ({}, {"hiddens": (9,)}, "hiddens of the runs is"),
-        ({}, {"train_batch_size_per_learner": 64}, "train_batch_size of the runs is 32 and 64"),
         ({"network": {"actor": ["ReLU", "Linear"]}}, {"network": {"actor": ["Linear"]}}, "network of the runs is"),
         (FALLING, {"actor_lr": [[0, 3e-4], [900, 1e-5]]}, "actor_lr of the runs is"),
-        ({}, {"matrix_dtype": "bfloat16"}, "matrix_dtype of the runs is"),
         (
             FALLING,
             FALLING | {"updates_per_step": 2.0},
@@ -112,7 +110,6 @@ FALLING = {"actor_lr": [[0, 3e-4], [100, 1e-5]]}
         ),
     ],
 )
-@pytest.mark.filterwarnings("ignore:matrices are multiplied in bfloat16")
 def test_runs_with_different_settings_are_rejected(one, other, message):
     learners = [config().training(**settings).build_algo().learner for settings in (one, other)]
     with pytest.raises(ValueError, match=message):

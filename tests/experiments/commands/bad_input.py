@@ -87,6 +87,8 @@ TRAIN = [
     ("--env FrozenLake-v1 --buffer NMER", "cannot store FrozenLake-v1", "int64 cannot be blended", "Discrete(4)"),
     ("--env Humanoid-v5 --buffer_size 2e9", "2,000,000,000 rows", "GB when full", "would fit"),
     ("--buffer HER", "HER cannot store InvertedPendulum-v5"),
+    ("--buffer ModelBased --env Pendulum-v1 --buffer_arg model=gauss", "ModelBased: model is 'gauss'"),
+    ("--buffer ModelBased --env MountainCar-v0 --trainer DQN", "cannot be predicted"),
     ("--buffer NMER --buffer_arg k=0", "NMER: k is 0"),
     ("--hiddens 9999999999,9999999999", "--hiddens 9999999999,9999999999", "GB are free"),
     ("--trainer CrossQ --critic_hiddens 99999999,99999999", "parameters", "GB are free"),

@@ -78,21 +78,6 @@ def test_what_a_run_leaves_on_disk(finished):
     assert not (folder / "error.txt").exists()
 
 
-@pytest.mark.slow
-def test_a_finished_run_resumes_with_more_steps(copy, capsys):
-    assert custom_training.main(["--resume", str(copy), "--total_env_steps", "350", "--quiet"]) == 0
-    assert steps(copy) == [100, 200, 300, 350]
-    *_, before, last = rows(copy)
-    assert last[EVALUATION_RETURN]
-    assert float(last["time_total_s"]) == pytest.approx(float(before["time_total_s"]) + float(last["time_this_iter_s"]))
-    assert checkpoints(copy) == ["checkpoint_00000300", "checkpoint_00000350"]
-    assert json.loads((copy / "params.json").read_text())["total_env_steps"] == 350
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert out.splitlines()[-2].startswith("350 steps")
-    assert "100 / " not in out
-
-
 def tree(folder: Path) -> dict[str, int]:
     """Return the files of a folder and when they were changed; filelock before 4.2 also touches its own."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]

@@ -10,7 +10,6 @@ import yaml
 
 from interreplay.buffer.catalogue import make_buffer
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study import main as study
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.train import run_name
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
@@ -134,6 +133,7 @@ def test_a_study_names_runs_after_their_parts(folder):
     planned, home = read_new({"study": "mine.yaml"})
     assert home.path.name == "mine"
     assert [run.label for run in planned.runs] == ["Timely(reach=50)", "NMER(selector=Recent(share=0.2),k=3)"]
+    assert planned.runs[1].name == "SAC_Pendulum-v1_NMER-selector=Recent-share=0.2-k=3_s0"
     again = Study.from_plain(yaml.safe_load(yaml.safe_dump(planned.to_plain())))
     found = [resolve_settings(run.given()) for run in again.runs]
     assert found[0].buffer == "my_parts:Timely"
@@ -144,16 +144,3 @@ def test_a_study_names_runs_after_their_parts(folder):
     assert len(reached) == 2 and all(reach in range(3, 30) for reach in reached)
     words = shlex.split(as_command(planned.runs[1]))[2:]
     assert resolve_settings(make_parser().given(words)).buffer_args == found[1].buffer_args
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_a_study_runs_user_defined_parts(folder, capsys):
-    (folder / "mine.yaml").write_text(STUDY)
-    assert study(["mine.yaml", "--dry_run"]) == 0
-    assert "SAC_Pendulum-v1_Timely-reach=50_s0" in capsys.readouterr().out
-    assert study(["mine.yaml", "--run=1"]) == 0
-    (home,) = (folder / "results" / "mine").glob("SAC_*")
-    assert home.name == "SAC_Pendulum-v1_NMER-selector=Recent-share=0.2-k=3_s0"
-    assert json.loads((home / "status.json").read_text())["state"] == "finished"
-    assert json.loads((home / "params.json").read_text())["buffer_args"]["selector"]["share"] == 0.2
