@@ -11,7 +11,6 @@ from interreplay.errors import NonFiniteError
 from interreplay.experiments.evaluation import play
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.rllib.algorithms.loop import LOOP_STATE
-from interreplay.unrolls.replay import CachedReplay
 from tests.rllib import spaces_envs  # noqa: F401 - registers StackedLine-v0
 from tests.rllib.small_runs import continued, same, weights
 
@@ -101,12 +100,6 @@ def test_a_mix_is_half_replayed_and_is_reported():
     found = result["replay_buffer"]
     assert found["elite/stored_distance"] >= 0 and found["fresh_share"] < 1
     assert found["lag_fresh_max"] <= 2 and found["lag_replayed_mean"] > found["lag_fresh_mean"]
-
-
-def test_replayed_unrolls_are_cached_on_request():
-    for caching in (False, True):
-        mix = config(replay=ELITE, caching=caching).build_algo().replay_buffer
-        assert isinstance(mix.sources["elite"], CachedReplay) == caching
 
 
 def plain(value):

@@ -1,16 +1,18 @@
-"""Our vector environment against gymnasium's."""
+"""Vector environments: ours equals Gymnasium's, and each resets in the step after an episode's last."""
 
 import gc
 
+import failing_envs
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList
 
-from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.env_runner.stepping import SerialEnvs
 from tests.rllib import spaces_envs  # noqa: F401
+from tests.rllib.small_runs import config
 
 PREFIX = "tests.rllib.spaces_envs:"
 NAMES = [
@@ -73,20 +75,6 @@ def test_observations_are_copies():
     assert first.tolist() == [[1.0, 1.0]]
 
 
-def test_a_malformed_reset_is_found_without_another_one():
-    class OnlyObservation(spaces_envs.Line):
-        resets = 0
-
-        def reset(self, *, seed=None, options=None):
-            self.resets += 1
-            return super().reset(seed=seed)[0]
-
-    envs = SerialEnvs(DictInfoToList(gym.vector.SyncVectorEnv([OnlyObservation] * 2)))
-    with pytest.raises(EnvironmentFailure, match="returned a dict in reset; expected two: observation, info"):
-        envs.reset(seed=1)
-    assert [env.resets for env in envs.unwrapped.envs] == [1, 1]
-
-
 def test_environments_stay_open():
     closed = []
 
@@ -106,3 +94,49 @@ def test_other_vector_environments_are_not_replaced():
     same_step = gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync", vector_kwargs=settings)
     assert not SerialEnvs.fits(DictInfoToList(same_step))
     assert not SerialEnvs.fits(gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point"))
+
+
+ID = "interreplay_tests/Counting-v0"
+PARTS = "interreplay_tests/CountingParts-v0"
+
+
+class Reusing(SyncVectorEnv):
+    """Vector environment that returns the same array at every step."""
+
+    def __init__(self, num_envs=1, **kwargs):
+        super().__init__([failing_envs.Counting] * num_envs, copy=False)
+
+
+gym.register(ID, failing_envs.Counting, vector_entry_point=Reusing)
+gym.register(PARTS, failing_envs.Parts)
+
+
+def build(env, vectorize="sync", **arguments):
+    made = config(env).environment(env_config=arguments)
+    made.env_runners(num_envs_per_env_runner=3, gym_env_vectorize_mode=vectorize)
+    return made.training(learning_starts=500, steps_per_iteration=90).build_algo()
+
+
+@pytest.mark.parametrize(
+    ("env", "vectorize"), [(ID, "sync"), (ID, "vector_entry_point"), (PARTS, "sync"), (PARTS, "async")]
+)
+def test_rows_contain_the_outcome_of_their_action(env, vectorize):
+    algorithm = build(env, vectorize)
+    result = algorithm.train()
+    rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
+    obs, after = rows.obs, rows.next_obs
+    if env == PARTS:
+        obs, after = (torch.cat([part["episode"], part["step"]], dim=1) for part in (obs, after))
+    assert torch.equal(after, obs + torch.tensor([0.0, 1.0]))
+    assert torch.equal(rows.terminated, after[:, 1] == 5) and not rows.truncated.any()
+    assert (obs[:, 1] < 5).all() and rows.terminated.sum() > 10
+    for episode in rows.episode.unique():
+        mine = obs[rows.episode == episode]
+        assert torch.equal(mine[:, 1], torch.arange(len(mine)).float()) and len(mine[:, 0].unique()) == 1
+    assert result["env_runners"]["episode_return_mean"] == 5 == result["env_runners"]["episode_len_mean"]
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_other_modes_are_rejected(mode):
+    with pytest.raises(ValueError, match="autoreset_mode of the vector environment .*; expected NEXT_STEP"):
+        build(ID, vector_kwargs={"autoreset_mode": mode})

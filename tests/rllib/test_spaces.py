@@ -62,14 +62,6 @@ def test_images_stay_bytes():
     assert algorithm.replay_buffer.storage.columns["obs.camera"] == ((24, 24), torch.uint8)
 
 
-@pytest.mark.parametrize("kind", ["Image", "ImageAndVector"])
-def test_blends_reject_images(kind):
-    space = spaces_envs.KINDS[kind][0]
-    with pytest.raises(ValueError, match="cannot be blended") as error:
-        made(kind, buffer="NMER").build_algo()
-    assert str(space) in str(error.value)
-
-
 def test_stored_observations_encode_to_the_policy_inputs():
     algorithm = made("Nested").build_algo()
     algorithm.train()

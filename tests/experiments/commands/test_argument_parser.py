@@ -8,7 +8,6 @@ import argument_parser
 from argument_parser import GROUPS, make_parser, resolve_settings, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
-from interreplay.experiments.flags.reading import Flag, FlagParser
 from interreplay.experiments.flags.run_flags import INVOCATION, METHOD
 from interreplay.experiments.flags.values import read_boolean
 from tests.experiments.commands.command_lines import given
@@ -154,10 +153,6 @@ def test_the_catalogue_is_listed(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(argument_parser.CATALOGUE)
     assert all(len(line.split(maxsplit=1)[1]) > 30 for line in lines)
-
-
-def test_a_flag_with_a_percent_sign_is_printed():
-    FlagParser({"group": [Flag("share", float, 0.5, "10 % of it")]}).format_help()
 
 
 def test_values_of_buffer_arguments():

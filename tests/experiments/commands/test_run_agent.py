@@ -1,8 +1,9 @@
-"""run_agent.py: RLcycle's words, and the settings that they stand for."""
+"""run_agent.py: RLcycle's words and experiment files, and the settings that they stand for."""
 
 import sys
 
 import pytest
+import yaml
 
 from argument_parser import make_parser, resolve_settings
 from interreplay.errors import UsageError
@@ -12,12 +13,12 @@ from interreplay.experiments.commands.run_agent import HARMLESS, INSTEAD, PREFIX
 HYPER = "configs.hyper_params."
 
 
-def settings(line):
-    return resolve_settings(make_parser().given(translate(line.split())))
+def settings(*words):
+    return resolve_settings(make_parser().given(translate(words)))
 
 
 def test_the_command_of_its_readme_keeps_its_meaning():
-    made = settings("configs=atari/rainbow_dqn configs.hyper_params.batch_size=64")
+    made = settings("configs=atari/rainbow_dqn", "configs.hyper_params.batch_size=64")
     assert (made.trainer, made.env, made.train_batch_size, made.n_step) == ("Rainbow", "ALE/Pong-v5", 64, 3)
     assert translate([]) == ["--config=atari/rainbow_dqn"] == translate(["configs=atari/rainbow_dqn"])
     assert translate(["--help"]) == ["--help"] and translate(["--resume", "x"]) == ["--resume", "x"]
@@ -43,13 +44,14 @@ MEANINGS = {
 def test_settings_keep_their_meaning():
     for line, expected in MEANINGS.items():
         name, *words = line.split()
-        made = vars(settings(f"configs=cartpole/{name} {' '.join(HYPER + word for word in words)}"))
+        made = vars(settings(f"configs=cartpole/{name}", *(HYPER + word for word in words)))
         assert {setting: made[setting] for setting in expected} == expected, line
 
 
 def test_actors_and_critics_have_theirs():
-    line = f"configs=mujoco/sac {HYPER}actor_learning_rate=.1 {HYPER}critic_learning_rate=.2 {HYPER}tau=.5"
-    made = settings(f"{line} {HYPER}alpha_learning_rate=.3 {HYPER}alpha=2 configs.experiment_info.env.name=Hopper-v5")
+    rates = ("actor_learning_rate=.1", "critic_learning_rate=.2", "alpha_learning_rate=.3", "alpha=2", "tau=.5")
+    words = [HYPER + rate for rate in rates]
+    made = settings("configs=mujoco/sac", *words, "configs.experiment_info.env.name=Hopper-v5")
     assert (made.actor_lr, made.critic_lr, made.alpha_lr, made.initial_alpha, made.tau) == (0.1, 0.2, 0.3, 2.0, 0.5)
     assert made.env == "Hopper-v5"
 
@@ -73,11 +75,11 @@ def test_settings_without_effect_are_accepted_with_one_line(capsys):
 
 def test_the_ends_of_the_range_are_given_together():
     ends = [f"configs.model.params.model_cfg.v_{end}" for end in ("min=-300", "max=300")]
-    assert settings(f"configs=lunarlander/rainbow {' '.join(ends)}").value_range == [-300, 300]
+    assert settings("configs=lunarlander/rainbow", *ends).value_range == [-300, 300]
 
 
 def test_environments_of_pybullet_are_mujocos(capsys):
-    made = settings("configs=pybullet/sac configs.experiment_info.env.name=HalfCheetahPyBulletEnv-v0")
+    made = settings("configs=pybullet/sac", "configs.experiment_info.env.name=HalfCheetahPyBulletEnv-v0")
     assert (made.trainer, made.env) == ("SAC", "HalfCheetah-v5")
     assert capsys.readouterr().out.count("MuJoCo") == 2
 
@@ -91,3 +93,156 @@ def test_without_arguments_it_prints_how_to_call_it(capsys, monkeypatch):
         run_agent.main(["--help"])
     out = capsys.readouterr().out
     assert out.startswith("usage: run_agent.py configs=NAME") and "--trainer ALGORITHM" in out
+
+
+SHORT = "--total_env_steps 150 --learning_starts 60 --buffer_size 500 --evaluation_interval 0 --quiet".split()
+LINEAR, NOISY = (f"rlcycle.common.models.layers.{name}" for name in ("LinearLayer", "FactorizedNoisyLinearLayer"))
+
+
+def layer(size, activation="relu", kind=LINEAR):
+    return {"class": kind, "params": {"input_size": "undefined", "output_size": size, "post_activation_fn": activation}}
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """Write an experiment as in RLcycle: a file, and files for hyperparameters and the model."""
+    about = {
+        "agent": "rlcycle.dqn_base.agent.DQNBaseAgent",
+        "learner": "rlcycle.dqn_base.learner.DQNLearner",
+        "loss": "rlcycle.dqn_base.loss.CategoricalLoss",
+        "device": "cpu",
+        "log_wandb": True,
+        "env": {"name": "CartPole-v1", "is_atari": False, "max_episode_steps": 300},
+        "total_num_episodes": 10,
+        "test_num": 2,
+    }
+    defaults = [{"hyper_params": "quick"}, {"models": "small"}]
+    hyper = {
+        "batch_size": 16,
+        "use_per": True,
+        "per_alpha": 0.5,
+        "per_beta_max": 0.9,
+        "per_beta_total_steps": 9,
+        "weight_decay": 0.0,
+        "tau": 0.01,
+    }
+    cfg = {
+        "num_atoms": 11,
+        "v_min": -5,
+        "v_max": 5,
+        "linear_features": layer(16),
+        "advantage": {"fc1": layer(8, kind=NOISY), "fc2": layer("undefined", "identity", NOISY)},
+        "value": {"fc1": layer(8, kind=NOISY), "fc2": layer(1, "identity", NOISY)},
+    }
+    for path, contents in (
+        ("mine.yaml", {"experiment_info": about, "defaults": defaults}),
+        ("hyper_params/quick.yaml", {"hyper_params": hyper}),
+        ("models/small.yaml", {"model": {"class": "x.DuelingCategoricalDQN", "params": {"model_cfg": cfg}}}),
+    ):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(yaml.safe_dump(contents, sort_keys=False))
+    return tmp_path / "mine.yaml"
+
+
+def test_an_experiment_of_rlcycle_is_read(experiment):
+    made = settings(f"configs={experiment}", "configs.hyper_params.batch_size=32")
+    assert (made.trainer, made.env, made.buffer, made.horizon) == ("C51", "CartPole-v1", "PER", 300)
+    assert made.buffer_args == {"alpha": 0.5, "final_beta": 0.9}
+    assert (made.train_batch_size, made.tau, made.atoms, made.value_range) == (32, 0.01, 11, [-5, 5])
+    assert list(made.network) == ["features", "value", "advantage"]
+    assert made.network["features"] == {"linear": {"layer": "Linear", "out_features": 16}, "linear_activation": "ReLU"}
+    assert made.network["value"]["fc2"] == {"layer": "NoisyLinear"}
+
+
+def test_words_change_its_layers(experiment):
+    word = "configs.model.params.model_cfg.linear_features.params.output_size=256"
+    made = settings(f"configs={experiment}", word)
+    assert made.network["features"]["linear"]["out_features"] == 256
+    with pytest.raises(UsageError, match="the experiment has no such layer"):
+        translate([f"configs={experiment}", word.replace("linear_features", "nothing")])
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("mine.yaml", "DQNBaseAgent", "MyAgent", "experiment_info.agent is .*MyAgent.*expected an agent of RLcycle"),
+        ("mine.yaml", "quick", "slow", "defaults: hyper_params: slow; there is no file"),
+        (
+            "models/small.yaml",
+            "layers.LinearLayer",
+            "layers.MyLayer",
+            "model.linear_features.linear: class MyLayer has no equivalent",
+        ),
+    ],
+)
+def test_other_experiments_name_the_line_to_change(experiment, file, old, new, message):
+    path = experiment.parent / file
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        translate([f"configs={experiment}"])
+
+
+def test_other_arguments_name_the_line_to_change(experiment):
+    model = experiment.parent / "models" / "small.yaml"
+    contents = yaml.safe_load(model.read_text())
+    contents["model"]["params"]["model_cfg"]["value"]["fc1"]["params"] |= {"init_w": 0.003}
+    model.write_text(yaml.safe_dump(contents, sort_keys=False))
+    assert translate([f"configs={experiment}"])
+    contents["model"]["params"]["model_cfg"]["value"]["fc1"]["params"] |= {"dilation": 2}
+    model.write_text(yaml.safe_dump(contents, sort_keys=False))
+    with pytest.raises(UsageError, match="model.value.fc1: dilation has no equivalent; remove the line"):
+        translate([f"configs={experiment}"])
+
+
+def perceptron(output, *more):
+    """Return RLcycle's nested layers of a fully connected network."""
+    return {"input": layer(8), "hidden": {"hidden1": layer(6)}, **output, **dict(more)}
+
+
+AGENTS = {
+    "dqn_base": ("DQNBaseAgent", "DQNLoss", "DDQN"),
+    "quantiles": ("DQNBaseAgent", "QRLoss", "QRDQN"),
+    "sac": ("SACAgent", None, "SAC"),
+    "ddpg": ("DDPGAgent", None, "DDPG"),
+    "a2c": ("A2CAgent", None, "A2C"),
+    "a3c": ("A3CAgent", None, "A3C"),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_kind_of_experiment_is_read(experiment, name):
+    """The structures of RLcycle's files: a value network, an actor with one or two outputs, and a critic."""
+    agent, loss, trainer = AGENTS[name]
+    contents = yaml.safe_load(experiment.read_text())
+    about = contents["experiment_info"]
+    about["agent"] = f"rlcycle.{name}.agent.{agent}"
+    about["loss"] = f"rlcycle.{name}.loss.{loss}"
+    experiment.write_text(yaml.safe_dump(contents, sort_keys=False))
+    last = {"output": layer("undefined", "identity")}
+    model: dict = {"params": {"model_cfg": {"fc": perceptron(last)}}}
+    if loss is None:
+        actor = perceptron(last)
+        if name == "sac":
+            actor = perceptron({"mu_stream": last, "log_sigma_stream": last})
+        model = {"actor": actor, "critic": perceptron({"output": layer(1, "identity")})}
+        model = {key: {"params": {"model_cfg": {"fc": layers}}} for key, layers in model.items()}
+    elif loss == "QRLoss":
+        model["params"]["model_cfg"]["num_quantiles"] = 4
+    (experiment.parent / "models" / "small.yaml").write_text(yaml.safe_dump({"model": model}, sort_keys=False))
+    hyper = {"gamma": 0.9, "actor_learning_rate": 0.01, "critic_learning_rate": 0.01}
+    if loss is not None:
+        hyper = {"gamma": 0.9, "learning_rate": 0.01}
+    (experiment.parent / "hyper_params" / "quick.yaml").write_text(yaml.safe_dump({"hyper_params": hyper}))
+    made = settings(f"configs={experiment}")
+    assert (made.trainer, made.gamma) == (trainer, 0.9)
+    streams = ["actor", "critic"] if loss is None else ["q"]
+    assert list(made.network) == streams
+    for layers in made.network.values():
+        first, activation, second, _, final = layers.values()
+        assert (first["out_features"], activation, second["out_features"]) == (8, "ReLU", 6)
+        assert final == {"layer": "Linear"}
+
+
+@pytest.mark.slow
+def test_an_experiment_of_rlcycle_trains(experiment, tmp_path):
+    assert run_agent.main([f"configs={experiment}", *SHORT, f"local_dir={tmp_path / 'runs'}"]) == 0

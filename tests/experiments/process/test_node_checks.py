@@ -1,5 +1,7 @@
-"""Resources and checks of a node: memory, CPUs, GPUs, folders and ports; each problem is reported with a fix."""
+"""The smoke test: packages, resources and folders of a node; each problem is reported with a fix."""
 
+import importlib
+import importlib.metadata
 import os
 import shutil
 import sys
@@ -66,16 +68,6 @@ def test_two_rays_start_at_once(monkeypatch):
     assert "exit code 1" in problem_of(smoketest.check_two_rays, SCRIPTS)[0]
 
 
-def test_the_command_line(monkeypatch, capsys):
-    def found():
-        raise NodeProblem("a trap", "how to fix it")
-
-    monkeypatch.setattr(smoketest, "node_checks", lambda scripts, results: {"one": found, "two": lambda: "fine"})
-    assert smoketest.main(["--cluster"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == ["FAIL  one: a trap", "      fix: how to fix it", "ok    two: fine"]
-
-
 def write_group(root, folder, limit, used, cached):
     """A control group of version 2; `limit` may be "max"."""
     path = root / "sys/fs/cgroup" / folder
@@ -104,3 +96,50 @@ def test_cpus_are_the_job_s_or_the_affinity_s(monkeypatch):
     assert count_cpus() <= len(os.sched_getaffinity(0))
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
     assert count_cpus() == 3
+
+
+@pytest.mark.slow
+def test_a_complete_installation(capsys):
+    assert smoketest.main() == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert all(line.startswith("ok ") for line in lines[:-1])
+    assert lines[-1].startswith("all checks passed")
+    for part in ["torch:", "mujoco steps:", "training: SAC"]:
+        assert any(part in line for line in lines), part
+
+
+def test_a_package_of_another_version_or_that_cannot_be_imported(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.metadata, "version", lambda name: "1.0")
+        with pytest.raises(NodeProblem, match=r"1.0 is installed, .*>=2.4.* is required") as caught:
+            smoketest.package("torch >=2.4,<3")
+        assert 'pip install "torch >=2.4,<3"' in caught.value.fix
+        patch.setattr(importlib.metadata, "version", lambda name: "2.13.0+cpu")
+        assert smoketest.package("numpy ==2.13.0") == "2.13.0+cpu"
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(NodeProblem, match="cannot be imported") as caught:
+        smoketest.package("tqdm >=4")
+    assert "--force-reinstall" in caught.value.fix
+
+
+def test_every_failure_is_reported_and_the_rest_still_runs(monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("first\nsecond")
+
+    def silent():
+        raise AssertionError
+
+    def found():
+        raise NodeProblem("a trap", "how to fix it")
+
+    checks = {"a": broken, "b": lambda: "fine", "c": silent, "d": found}
+    monkeypatch.setattr(smoketest, "node_checks", lambda scripts, results: checks)
+    assert smoketest.main(["--cluster"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "FAIL  a: RuntimeError: first"
+    assert lines[1].startswith("      fix: ")
+    assert lines[2] == "ok    b: fine"
+    assert lines[3] == "FAIL  c: AssertionError"
+    assert lines[5:7] == ["FAIL  d: a trap", "      fix: how to fix it"]
+    assert lines[7].startswith("3 of 4 checks failed")
