@@ -284,7 +284,6 @@ def test_restored_networks_continue_the_statistics_of_observations(tmp_path):
     assert before == encoders[0].moments.count == 75 and encoders[1].moments.count == 150
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "settings"),
     [
@@ -295,12 +294,9 @@ def test_restored_networks_continue_the_statistics_of_observations(tmp_path):
     ],
 )
 def test_every_setting_is_restored(trainer, settings, tmp_path):
-    kind = getattr(rllib, trainer)
-    made = config(trainer=trainer).training(**settings).env_runners(num_envs_per_env_runner=2).build_algo()
-    made.train()
-    made.save_to_path(tmp_path / "c")
-    again = kind.from_checkpoint(tmp_path / "c")
-    for algorithm in (made, again):
-        algorithm.train()
-    assert same(weights(made), weights(again))
-    assert len(watch(tmp_path / "c", episodes=1, seed=1).episodes) == 1
+    algorithm = config(trainer=trainer).training(**settings).build_algo()
+    again = getattr(rllib, trainer).from_checkpoint(algorithm.save_to_path(tmp_path / "c"))
+    explorations = [each.config.exploration for each in (algorithm, again)]
+    assert len({(type(each), getattr(each, "sigma", None)) for each in explorations}) == 1
+    for name in {*algorithm.config.own_settings(), "lr", "given_rates"} - {"exploration"}:
+        assert getattr(again.config, name) == getattr(algorithm.config, name), name

@@ -28,14 +28,6 @@ def test_trained_rows_are_counted_like_in_rllib(tmp_path):
 
 
 @pytest.mark.slow
-def test_minimum_samples_and_seconds_per_iteration():
-    algorithm = config().reporting(min_sample_timesteps_per_iteration=45).build_algo()
-    assert [algorithm.train()["env_steps"] for _ in range(2)] == [45, 90]
-    algorithm = config().reporting(min_time_s_per_iteration=0.5).build_algo()
-    assert algorithm.train()["time_this_iter_s"] >= 0.5
-
-
-@pytest.mark.slow
 def test_a_state_without_a_buffer_fills_it_before_learning():
     algorithm = config().build_algo()
     for _ in range(3):

@@ -171,9 +171,8 @@ def test_every_name_of_rllibs_sac_and_dqn_is_a_setting_or_in_the_table():
         ), "this is a setting of RLlib's base class"
 
 
-@pytest.mark.slow
-def test_a_tuned_script_runs_after_another_import():
-    """RLlib's tuned settings of DQN for CartPole, with fewer steps."""
+def test_a_tuned_script_is_understood_after_another_import():
+    """RLlib's tuned settings of DQN for CartPole."""
     made = DQNConfig().environment(env="CartPole-v1")
     made.training(
         lr=0.0005,
@@ -184,18 +183,10 @@ def test_a_tuned_script_runs_after_another_import():
         dueling=True,
         epsilon=[(0, 1.0), (10_000, 0.02)],
     )
-    model = DefaultModelConfig(
-        fcnet_hiddens=[256],
-        fcnet_activation="tanh",
-        fcnet_bias_initializer="zeros_",
-        head_fcnet_bias_initializer="zeros_",
-        head_fcnet_hiddens=[256],
-    )
-    made.rl_module(model_config=model).training(num_steps_sampled_before_learning_starts=40, steps_per_iteration=60)
+    zeros = {"fcnet_bias_initializer": "zeros_", "head_fcnet_bias_initializer": "zeros_"}
+    model = DefaultModelConfig(fcnet_hiddens=[256], fcnet_activation="tanh", head_fcnet_hiddens=[256], **zeros)
     with pytest.warns(UserWarning, match="initializer has no effect; weights start as in the algorithm's paper"):
-        algorithm = made.build_algo()
-    result = algorithm.train()
+        algorithm = made.rl_module(model_config=model).build_algo()
     read = algorithm.config
     assert (read.hiddens, read.double, read.dueling, read.final_epsilon) == ([256, 256], True, True, 0.02)
-    assert type(algorithm.replay_buffer).__name__ == "PER" and result["num_env_steps_sampled_lifetime"] == 60
-    assert algorithm.replay_buffer.view.n_step in range(2, 6) and algorithm.learner.updates > 0
+    assert type(algorithm.replay_buffer).__name__ == "PER" and algorithm.replay_buffer.view.n_step in range(2, 6)

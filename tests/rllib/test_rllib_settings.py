@@ -6,7 +6,6 @@ import pytest
 import torch
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
@@ -115,22 +114,12 @@ class Other(TorchRLModule):
         (lambda c: c.env_runners(create_local_env_runner=False), "create_local_env_runner is False"),
         (lambda c: c.fault_tolerance(restart_failed_env_runners=True), "restart_failed_env_runners is True; expected"),
         (
-            lambda c: c.env_runners(observation_filter="MeanStdFilter"),
-            "observation_filter is 'MeanStdFilter'; SAC does not read it: use normalize_observations=True",
-        ),
-        (
-            lambda c: c.env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter()),
-            "env_to_module_connector is .*; SAC does not read it: .* use normalize_observations=True",
-        ),
-        (
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
             "the RLModule is Other; expected OffP",
         ),
         (lambda c: c.evaluation(evaluation_duration="auto"), "evaluation_duration is 'auto'; expected a number"),
-        (lambda c: c.rl_module(model_config={"use_lstm": True}), "SAC has no 'use_lstm'"),
         (lambda c: c.rl_module(rl_module_spec=RLModuleSpec(model_config={"use_lstm": True})), "SAC has no 'use_lstm'"),
         (lambda c: c.rl_module(model_config={"fcnet_hidens": [8]}), "did you mean fcnet_hiddens"),
-        (lambda c: c.rl_module(model_config=DefaultModelConfig(use_lstm=True)), "SAC has no 'use_lstm'"),
         (lambda c: c.rl_module(model_config={"fcnet_activation": "silu"}), "activation is .silu.; expected one of"),
         (lambda c: c.multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *_: "a"), "multi_agent"),
         (
@@ -266,11 +255,15 @@ def test_rllibs_names_of_network_sizes(given):
     assert (1, 8, 4) in widths and (1, 16, 16) not in widths
 
 
-def test_learning_rates_of_the_configuration_override_a_checkpoint(tmp_path):
-    built(config().training(lr=1e-3, critic_l2=0.1)).save_to_path(tmp_path / "c")
-    other = config().training(lr=1e-5, actor_lr=2e-5, critic_l2=0.2).build_algo()
+def test_rates_and_arguments_of_the_configuration_override_a_checkpoint(tmp_path):
+    """Tune's population-based training changes them in the middle of a trial."""
+    saved = config().training(lr=1e-3, critic_l2=0.1).replay("NMER", capacity=500, k=5)
+    built(saved).save_to_path(tmp_path / "c")
+    changed = config().training(lr=1e-5, actor_lr=2e-5, critic_l2=0.2).replay("NMER", capacity=500, k=20)
+    other = changed.build_algo()
     other.restore_from_path(tmp_path / "c")
     other.train()
+    assert other.replay_buffer.neighborhood.k == 20
     assert rates(other) == {n: 2e-5 if n == "actor" else 1e-5 for n in rates(other)}
     assert other.learner.update_rule.optimizers["critic"].param_groups[0]["weight_decay"] == 0.2
 

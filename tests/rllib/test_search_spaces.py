@@ -10,7 +10,7 @@ from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError
 from interreplay.experiments.rllib_command.experiments import configure, make_default_config, trial_name
-from interreplay.experiments.rllib_command.main import main, make_parser, read_experiments
+from interreplay.experiments.rllib_command.main import make_parser, read_experiments
 from interreplay.rllib import SAC, IMPALAConfig, SACConfig, TD3Config
 from interreplay.rllib.stock.configs import DOTTED, StockSACConfig
 
@@ -97,18 +97,6 @@ def test_registering_our_algorithms_keeps_rllibs_names():
         assert get_trainable_cls(name).__module__.startswith(module)
     trial = SimpleNamespace(trial_id="ab_00000")
     assert trial_name("SAC", "ALE/Pong-v5", trial) == "SAC_ALE_Pong-v5_ab_00000"
-
-
-@pytest.mark.slow
-def test_trials_of_a_grid_over_methods_train(tmp_path, capsys):
-    replay = {"type": grid(["NMER", "PrioritizedEpisodeReplayBuffer"]), "capacity": 500}
-    settings = {"learning_starts": 50, "steps_per_iteration": 100, "hiddens": [8, 8], "n_step": [2, 3]}
-    words = ["train", "--run", "SAC", "--env", "Pendulum-v1", "--verbose", "0", "--num-cpus", "1"]
-    words += ["--stop", "{env_steps: 200}", "--output_dir", str(tmp_path)]
-    words += ["--config", str(settings | {"replay_buffer_config": replay})]
-    assert main(words) == 0
-    assert capsys.readouterr().out.count("200 steps, return") == 2
-    assert len(list(tmp_path.glob("default/SAC_Pendulum-v1_*/checkpoint_*"))) == 2
 
 
 def test_a_trial_with_a_rejected_configuration_shows_the_reason():

@@ -171,10 +171,6 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
         ({"exploration": "Gaussian"} | LATE, "Gaussian and actions are discrete; expected EpsilonGreedy or Random"),
         ({"exploration": "Noisy"} | LATE, "the policy has no noisy layers"),
         ({"exploration": "Greedy"}, "epsilon_steps is 100 and an exploration is set; expected .*, or no epsilon_steps"),
-        (
-            {"exploration": {"type": "Greedy"}, "final_epsilon": 0.0} | LATE,
-            "final_epsilon is 0.0 and an exploration is set; expected no exploration, or no final_epsilon",
-        ),
         ({"kappa": 0.5}, "kappa is 0.5 and distribution 'mean'; expected distribution 'quantiles' or 'implicit'"),
         (
             {"value_range": [0, 5], "distribution": "quantiles"},
@@ -188,10 +184,6 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
         ({"sigma0": 0.1}, "sigma0 is 0.1 and noisy False; expected noisy True, or no sigma0"),
         ({"sigma0": 0.1, "network": {"q": NOISY}}, "network lists layers; expected sigma0 of NoisyLinear in network"),
         ({"dueling": True} | NARROW, "expected 'float32' with dueling"),
-        (
-            {"network": {"value": LINEAR, "advantage": LINEAR}} | NARROW,
-            "expected 'float32' with dueling or noisy layers",
-        ),
         ({"network": {"q": NOISY}} | NARROW, "expected 'float32' with dueling or noisy layers"),
         ({"distribution": "implicit"} | NARROW, "expected 'float32' with implicit quantiles"),
         ({"noisy": True, "network": {"q": LINEAR}}, "noisy is True and network lists no NoisyLinear; expected Noisy"),
@@ -210,8 +202,3 @@ def test_an_algorithm_without_its_noise_requires_epsilon(trainer):
         made.validate()
     made.copy().training(exploration="Random", epsilon_steps=10_000).validate()
     made.training(initial_epsilon=1.0).validate()
-
-
-def test_continuous_actions_are_rejected():
-    with pytest.raises(ValueError, match=r"the action space is Box.*; expected discrete actions"):
-        config("Pendulum-v1").build_algo()

@@ -16,95 +16,73 @@ ROOT = Path(__file__).resolve().parents[3]
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 
 
-def replay(line: str):
-    s = resolve_settings(given(line))
-    return s.buffer, s.buffer_args, s.prioritized, s.credit_both
-
-
-MEANINGS = [
-    ("", ("Uniform", {}, None, False)),
-    ("--trainer SAC --knn_baseline", ("NMER", {}, None, False)),
-    ("--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline", ("NMER", {}, None, False)),
-    ("--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False", ("Uniform", {}, None, False)),
-    ("--custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
-    ("--prioritized_replay --prioritized_replay_alpha .7", ("PER", {"alpha": 0.7}, None, False)),
-    ("--custom_replay_buffer True --prioritized_replay True", ("NMER", {}, {}, False)),
-    (
-        "--knn_baseline --prioritized_replay --prioritized_replay_beta .5 --prioritized_replay_eps 1e-3"
-        " --interp_prio_update",
-        ("NMER", {}, {"beta": 0.5, "eps": 1e-3}, True),
+MEANINGS = {
+    "": ("Uniform", {}),
+    "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline": ("NMER", {}),
+    "--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False": ("Uniform", {}),
+    "--custom_replay_buffer False --prioritized_replay": ("PER", {}),
+    "--prioritized_replay --prioritized_replay_alpha .7": ("PER", {"alpha": 0.7}),
+    "--prioritized_replay --use_importance_sampling": ("PER", {}),
+    "--mixup_interpolation --kneighbors 5 --mixup_alpha .4": ("NMER", {"k": 5, "alpha": 0.4}),
+    "--knn_baseline False": ("Uniform", {}),
+    "--knn_baseline --prob_interpolation .8 --interp_decay_rate .5": (
+        "NMER",
+        {"prob_interpolation": 0.8, "interp_decay": 0.5},
     ),
-    ("--mixup_interpolation --kneighbors 5 --mixup_alpha .4", ("NMER", {"k": 5, "alpha": 0.4}, None, False)),
-    ("--knn_baseline --prob_interpolation .5", ("NMER", {"prob_interpolation": 0.5}, None, False)),
-    ("--knn_baseline False", ("Uniform", {}, None, False)),
-    ("--buffer NMER --buffer-arg k=10 --buffer_arg alpha=.5", ("NMER", {"k": 10, "alpha": 0.5}, None, False)),
-    ("--buffer NMER --knn_baseline --kneighbors 3", ("NMER", {"k": 3}, None, False)),
-    ("--buffer NMER --prioritized_replay", ("NMER", {}, {}, False)),
-    ("--buffer PER --custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
-    ("--naive_mixup_baseline --mixup_alpha .2", ("NaiveMixup", {"alpha": 0.2}, None, False)),
-    ("--ct_baseline --custom_replay_buffer True", ("ContinuousTransition", {}, None, False)),
-    ("--s4rl_baseline", ("S4RL", {}, None, False)),
-    ("--noisy_replay_baseline --prioritized_replay", ("Noise", {}, {}, False)),
-    ("--smote_interpolation --kneighbors 4", ("NMER", {"k": 4, "alpha": 1.0}, None, False)),
-    ("--smote_interpolation --naive_mixup_baseline", ("NaiveMixup", {"alpha": 1.0}, None, False)),
-    (
-        "--knn_baseline --prob_interpolation .8 --interp_decay_rate .5",
-        ("NMER", {"prob_interpolation": 0.8, "interp_decay": 0.5}, None, False),
+    "--buffer NMER --buffer-arg k=10 --buffer_arg alpha=.5": ("NMER", {"k": 10, "alpha": 0.5}),
+    "--buffer NMER --knn_baseline --kneighbors 3": ("NMER", {"k": 3}),
+    "--buffer PER --custom_replay_buffer False --prioritized_replay": ("PER", {}),
+    "--naive_mixup_baseline --mixup_alpha .2": ("NaiveMixup", {"alpha": 0.2}),
+    "--ct_baseline --custom_replay_buffer True": ("ContinuousTransition", {}),
+    "--s4rl_baseline": ("S4RL", {}),
+    "--smote_interpolation --kneighbors 4": ("NMER", {"k": 4, "alpha": 1.0}),
+    "--smote_interpolation --naive_mixup_baseline": ("NaiveMixup", {"alpha": 1.0}),
+    "--gaussian_process": ("BIER", {}),
+    "--gpytorch --mc_hyper": ("BIER", {"hyperparameters": "monte_carlo"}),
+    "--gpytorch --global_hyperparams --mc_hyper False": ("BIER", {"hyperparameters": "rows"}),
+    "--gpytorch --global_hyperparams False": ("BIER", {"hyperparameters": "local"}),
+    "--buffer BIER --kernel matern --matern_nu 1.5 --composite_kernel --use_priors --standardize_gpr_x --train_size 32"
+    " --retrain_interval 500 --warmstart_global False --sample_gp_cov --weighted_updates": (
+        "BIER",
+        {"kernel": "matern", "nu": 1.5, "composite": True, "priors": True, "scaling": "standardize", "train_size": 32}
+        | {"retrain_interval": 500, "warm_start": False, "sample_posterior": True, "weighted_updates": True},
     ),
-    ("--prioritized_replay --use_importance_sampling", ("PER", {}, None, False)),
-    (
-        "--prioritized_replay --use_importance_sampling False --knn_baseline",
-        ("NMER", {}, {"beta": 0.0, "final_beta": 0.0}, False),
+    "--gpytorch --gp_pca --fp32 False --use_botorch --perform_holdout_eval --mixup_alpha .4 --kneighbors 8": (
+        "BIER",
+        {"pca_components": 8, "precision": "float64", "optimizer": "lbfgs", "holdout_split": 0.2}
+        | {"priors": True, "alpha": 0.4, "k": 8},
     ),
-    ("--gaussian_process", ("BIER", {}, None, False)),
-    (
-        "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process"
-        " --gpytorch --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize"
-        " --global_hyperparams",
-        (
-            "BIER",
-            {"kernel": "rbf", "ard": True, "mean": "zero", "hyperparameters": "monte_carlo", "scaling": "minmax"},
-            {},
-            False,
-        ),
+    "--gpytorch --gp_pca --gp_pca_components 3 --perform_holdout_eval --holdout_split .3 --mixup_interpolation"
+    " --standardize_gpr_x False": ("BIER", {"pca_components": 3, "holdout_split": 0.3, "scaling": "none"}),
+}
+WITH_PRIORITIES = {
+    "--custom_replay_buffer True --prioritized_replay True": ("NMER", {}, {}, False),
+    "--buffer NMER --prioritized_replay": ("NMER", {}, {}, False),
+    "--noisy_replay_baseline --prioritized_replay": ("Noise", {}, {}, False),
+    "--knn_baseline --prioritized_replay --prioritized_replay_beta .5 --prioritized_replay_eps 1e-3"
+    " --interp_prio_update": ("NMER", {}, {"beta": 0.5, "eps": 1e-3}, True),
+    "--prioritized_replay --use_importance_sampling False --knn_baseline": (
+        "NMER",
+        {},
+        {"beta": 0.0, "final_beta": 0.0},
+        False,
     ),
-    ("--gpytorch --mc_hyper", ("BIER", {"hyperparameters": "monte_carlo"}, None, False)),
-    ("--gpytorch --global_hyperparams", ("BIER", {"hyperparameters": "rows"}, None, False)),
-    ("--gpytorch --global_hyperparams --mc_hyper False", ("BIER", {"hyperparameters": "rows"}, None, False)),
-    ("--gpytorch --global_hyperparams False", ("BIER", {"hyperparameters": "local"}, None, False)),
-    (
-        "--buffer BIER --kernel matern --matern_nu 1.5 --composite_kernel --use_priors --standardize_gpr_x"
-        " --train_size 32 --retrain_interval 500 --warmstart_global False --sample_gp_cov --weighted_updates",
-        (
-            "BIER",
-            {"kernel": "matern", "nu": 1.5, "composite": True, "priors": True, "scaling": "standardize"}
-            | {"train_size": 32, "retrain_interval": 500, "warm_start": False, "sample_posterior": True}
-            | {"weighted_updates": True},
-            None,
-            False,
-        ),
+    "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
+    " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams": (
+        "BIER",
+        {"kernel": "rbf", "ard": True, "mean": "zero", "hyperparameters": "monte_carlo", "scaling": "minmax"},
+        {},
+        False,
     ),
-    (
-        "--gpytorch --gp_pca --fp32 False --use_botorch --perform_holdout_eval --mixup_alpha .4 --kneighbors 8",
-        (
-            "BIER",
-            {"pca_components": 8, "precision": "float64", "optimizer": "lbfgs", "holdout_split": 0.2}
-            | {"priors": True, "alpha": 0.4, "k": 8},
-            None,
-            False,
-        ),
-    ),
-    (
-        "--gpytorch --gp_pca --gp_pca_components 3 --perform_holdout_eval --holdout_split .3 --mixup_interpolation"
-        " --standardize_gpr_x False",
-        ("BIER", {"pca_components": 3, "holdout_split": 0.3, "scaling": "none"}, None, False),
-    ),
-]
+}
+"""Methods that draw by priorities; the last part is whether neighbors get priorities, too."""
 
 
 def test_what_the_replay_flags_mean():
-    for line, expected in MEANINGS:
-        assert replay(line) == expected, line
+    without = {line: (*expected, None, False) for line, expected in MEANINGS.items()}
+    for line, expected in (without | WITH_PRIORITIES).items():
+        found = resolve_settings(given(line))
+        assert (found.buffer, found.buffer_args, found.prioritized, found.credit_both) == expected, line
 
 
 def test_round_robin_weights():

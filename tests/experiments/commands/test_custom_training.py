@@ -107,40 +107,24 @@ def test_a_run_without_a_usable_checkpoint_changes_nothing(copy, capsys):
 
 @pytest.mark.slow
 def test_signals_save_and_name_the_command_that_resumes(tmp_path):
-    flags = ["--env", "Pendulum-v1", "--knn_baseline", "--seed", 3, "--total_env_steps", 10**6, *SHORT]
-    process = start(*flags, "--local_dir", tmp_path)
+    """A terminal sends Ctrl-C to the whole group of processes, whose sampling processes survive it."""
+    flags = ["--env", "Pendulum-v1", "--knn_baseline", "--num_workers", 1, "--total_env_steps", 10**6, *SHORT]
+    process = start(*flags, "--local_dir", tmp_path, start_new_session=True)
     try:
         while " steps/s " not in process.stdout.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGUSR1)  # saves, and continues until the next signal
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
-    assert process.returncode == 75
-    assert "saving, then continuing" in err and "stopping after the current update" in err and "Traceback" not in err
+    assert process.returncode == 130
+    stopping = "stopping after the current update, then saving; Ctrl-C again stops at once"
+    assert sorted(line for line in err.splitlines() if line) == ["saving, then continuing", stopping]
     folder = the_run(tmp_path)
-    assert (
-        out.splitlines()[-1] == f"stopped early; continue with: python {ROOT / 'custom_training.py'} --resume {folder}"
-    )
+    command = f"python {ROOT / 'custom_training.py'} --resume {folder}"
+    assert out.splitlines()[-1] == f"stopped early; continue with: {command}"
     at = int(checkpoints(folder)[-1].split("_")[1])
     assert steps(folder)[-1] == at // 100 * 100  # the checkpoint contains the steps since then
     assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 50), "--quiet"]) == 0
-    assert steps(folder)[-1] == at + 50
-
-
-@pytest.mark.slow
-def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
-    # A terminal sends SIGINT to the whole group of processes.
-    process = start(
-        *("--env", "Pendulum-v1", "--num_workers", 1, "--total_env_steps", 10**6, "--local_dir", tmp_path, *SHORT),
-        start_new_session=True,
-    )
-    for line in process.stdout:
-        if " steps/s " in line:
-            break
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert err.split() == "stopping after the current update, then saving; Ctrl-C again stops at once".split()
-    assert checkpoints(the_run(tmp_path))
+    assert steps(folder)[-1] >= at + 50

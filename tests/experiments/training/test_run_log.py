@@ -76,18 +76,6 @@ def test_tensorboard_has_few_groups_with_standard_names():
 FOUND = {"return": 3.0, "episode_length": 20.0, "success_rate": 0.5, "falls": 2}
 
 
-def test_an_iteration_reads_nothing_that_was_written_before(tmp_path, monkeypatch):
-    log = RunLog(tmp_path, {})
-    log.write(result(1), 100)
-    monkeypatch.setattr(csv, "DictReader", None)
-    monkeypatch.setattr(csv, "reader", None)
-    for i in range(2, 6):
-        log.write(result(i), 100 * i)
-    log.close()
-    monkeypatch.undo()
-    assert [row["a/b"] for row in rows(tmp_path)] == list("12345")
-
-
 @pytest.mark.parametrize("place", ["table", "lines", "events"])
 @pytest.mark.parametrize("columns", [{}, {"learners": {"loss": 0.5}}])
 def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, place, columns):
