@@ -72,37 +72,31 @@ def steps_in(folder):
 
 
 @pytest.mark.slow
-def test_results_beyond_the_restored_checkpoint_are_dropped(tmp_path):
-    algo = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
+def test_a_restored_algorithm_continues_its_own_results_only(tmp_path):
+    """Results beyond the restored checkpoint are dropped."""
+    config = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0)
+    algo = config.copy(copy_frozen=False).build_algo()
     with interreplay.log_to(algo, tmp_path / "run") as log:
         log.write(algo.train())
         algo.save_to_path(tmp_path / "checkpoint")
+    with interreplay.log_to(algo, tmp_path / "run") as log:
         log.write(algo.train())
+    assert steps_in(tmp_path / "run") == [30, 60]
     restored = SAC.from_checkpoint(tmp_path / "checkpoint")
     with interreplay.log_to(restored, tmp_path / "run") as log:
         assert steps_in(tmp_path / "run") == [30]
         log.write(restored.train())
-    assert steps_in(tmp_path / "run") == [30, 60]
-
-
-@pytest.mark.slow
-def test_results_of_another_run_are_not_continued(tmp_path):
-    algo = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
-    with interreplay.log_to(algo, tmp_path / "run") as log:
-        log.write(algo.train())
-    with interreplay.log_to(algo, tmp_path / "run") as log:
-        log.write(algo.train())
-    assert steps_in(tmp_path / "run") == [30, 60]
-    new = sac().build_algo()
-    with pytest.raises(UsageError, match="run holds results, and the algorithm has made no env steps; give"):
-        interreplay.log_to(new, tmp_path / "run")
-    equal = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
+    equal = config.copy(copy_frozen=False).build_algo()
     equal.train()
-    equal.save_to_path(tmp_path / "checkpoint")
-    restored = SAC.from_checkpoint(tmp_path / "checkpoint")
-    with pytest.raises(UsageError, match="run holds results of another run with the same settings; give a new folder"):
-        interreplay.log_to(restored, tmp_path / "run")
+    equal.save_to_path(tmp_path / "equal")
+    for other, message in (
+        (sac().build_algo(), "run holds results, and the algorithm has made no env steps; give"),
+        (
+            SAC.from_checkpoint(tmp_path / "equal"),
+            "run holds results of another run with the same settings; give a new",
+        ),
+        (sac().debugging(seed=5).build_algo(), "run holds results of another run, with seed 4 instead of 5"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            interreplay.log_to(other, tmp_path / "run")
     assert steps_in(tmp_path / "run") == [30, 60]
-    other = sac().debugging(seed=5).build_algo()
-    with pytest.raises(UsageError, match="run holds results of another run, with seed 4 instead of 5"):
-        interreplay.log_to(other, tmp_path / "run")

@@ -16,9 +16,8 @@ from interreplay.errors import UsageError
 from interreplay.experiments.evaluation.play import watch
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from tests.rllib import spaces_envs
-from tests.rllib.nested_actions import ACTIONS, REJECTED
 from tests.rllib.small_runs import config, same, weights
-from tests.rllib.spaces_envs import Steps
+from tests.rllib.spaces_envs import ACTIONS, REJECTED, Steps
 
 WITH_IMAGES = [("Image", "SAC"), ("Stacked", "SAC")]
 WITH_IMAGES += [("ImageAndVector", trainer) for trainer in ("TQC", "CrossQ", "TD3")]
@@ -126,7 +125,7 @@ def test_the_target_entropy_follows_the_number_of_actions():
     assert continuous.learner.update_rule.target_entropy == -1.0
 
 
-ENV = "tests.rllib.nested_actions:{}Actions-v0"
+ENV = "tests.rllib.spaces_envs:{}Actions-v0"
 
 
 def with_actions(name, trainer="SAC", buffer="Uniform", **arguments):

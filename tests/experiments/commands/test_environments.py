@@ -97,14 +97,9 @@ class Broken(PendulumEnv):
     def __init__(self):
         raise RuntimeError("no simulator")
 
-class Exits(PendulumEnv):
-    def __init__(self):
-        raise SystemExit(3)
-
 gym.register("MineHere-v0", entry_point=PendulumEnv, max_episode_steps=50)
 gym.register("MineHere-v1", entry_point=PendulumEnv)
 gym.register("BrokenHere-v0", entry_point=Broken)
-gym.register("ExitsHere-v0", entry_point=Exits)
 """
 
 
@@ -118,7 +113,7 @@ def folder(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
-    for name in ("MineHere-v0", "MineHere-v1", "BrokenHere-v0", "ExitsHere-v0"):
+    for name in ("MineHere-v0", "MineHere-v1", "BrokenHere-v0"):
         gym.registry.pop(name, None)
 
 
@@ -136,7 +131,6 @@ WRONG = {
     "envs_needing:MineHere-v0": "envs_needing imports 'a_missing_package', which is not installed",
     "envs_misspelt:MineHere-v0": "envs_misspelt cannot be imported: SyntaxError",
     "envs_here:BrokenHere-v0": "cannot be created: RuntimeError: no simulator (",
-    "envs_here:ExitsHere-v0": "cannot be created: SystemExit: 3 (",
     "../x:Env-v0": "'../x' is not the name of a module; expected a name such as my_envs:Env-v0",
     ":Env-v0": "'' is not the name of a module",
     ".envs_here:Env-v0": "'.envs_here' is not the name of a module",

@@ -1,5 +1,6 @@
-"""Exit codes of commands, one-line errors, signals, and output whose reader is gone."""
+"""Exit codes, one-line errors, signals, output whose reader is gone, and the hang watch of a process."""
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.errors import CheckpointError, EnvironmentFailure, RunFailure, RunnerLost, UsageError
-from interreplay.experiments.process import outcome
+from interreplay.experiments.process import hang_watch, outcome
 from interreplay.experiments.process.outcome import keep_output_open
 from interreplay.experiments.process.signals import Interrupts, end_at_ctrl_c
 
@@ -141,3 +142,71 @@ def test_handlers_of_others_remain_during_imports():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+SCRIPT = """
+import ctypes, sys, time
+from pathlib import Path
+from interreplay.experiments.process import hang_watch
+
+folder = Path(sys.argv[1])
+hang_watch.GRACE = 1.0
+count = 0
+
+def hanging_function():
+    ctypes.PyDLL(None).sleep(60)  # holds the global lock
+
+with hang_watch.HangWatch(folder, 0.0, lambda: 1, print):
+    time.sleep(0.2)  # 0 disables the watch
+with hang_watch.HangWatch(folder, 2.0, lambda: count or None, lambda line: print(line, flush=True)):
+    for count in range(1, 4):
+        time.sleep(0.2)
+    print("progress", flush=True)
+    hanging_function()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_in_native_code_ends_and_records_its_stacks(tmp_path):
+    """`test_run_edges.py` hangs in Python."""
+    words = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert (done.returncode, done.stdout) == (1, "progress\n")
+    assert "hanging_function" in (tmp_path / "hung.txt").read_text()
+
+
+def test_limits_before_and_after_the_first_progress(tmp_path, monkeypatch):
+    class Ended(BaseException):
+        pass
+
+    def end(self, limit):
+        raise Ended(limit)
+
+    class Clock:
+        now = 0.0
+
+        def wait(self, seconds):
+            Clock.now += seconds
+            return Clock.now > 10_000
+
+    timers = []
+    monkeypatch.setattr(hang_watch.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(hang_watch.HangWatch, "_end", end)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: timers.append(seconds))
+
+    def limit_at(progress):
+        Clock.now = 0.0
+        watch = hang_watch.HangWatch(tmp_path, 100.0, progress)
+        watch._over = Clock()
+        watch._file = None
+        try:
+            watch._watch()
+        except Ended as ended:
+            return ended.args[0], Clock.now
+        return None
+
+    assert limit_at(lambda: int(Clock.now // 90)) is None
+    assert limit_at(lambda: None) == (900.0, 905.0)  # the first step may take longer
+    assert limit_at(lambda: None if Clock.now < 800 else 1) == (100.0, 905.0)
+    assert limit_at(lambda: 1) == (100.0, 105.0)
+    assert set(timers) == {110.0, 910.0}  # faulthandler's timer is always later than the thread

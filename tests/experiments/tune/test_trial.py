@@ -322,6 +322,20 @@ FAILURES = {
 }
 
 
+def make_trial(folder, monkeypatch, requested="", **training):
+    """Return a trial at its 70th step, whose training has these attributes."""
+    algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
+
+    def prepare(run):
+        run._requested = requested
+        run.training = SimpleNamespace(algo=algo, pulse=int, **training)
+        return run.training
+
+    monkeypatch.setattr(StudyRun, "_prepare", prepare)
+    monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
+    return run_study.Trial({"job": {"folder": str(folder), "settings": settings()}})
+
+
 @pytest.mark.parametrize("reason", FAILURES)
 def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_path, monkeypatch):
     error, state, expected = FAILURES[reason]
@@ -331,18 +345,11 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
         raise error
         yield
 
-    def prepare(run):
-        algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
-        run.training = SimpleNamespace(algo=algo, iterations=iterations, pulse=lambda: None)
-        run.training.rescue = lambda: rescued.append("rescued")
-        run.training.save_after = functools.partial(Training.save_after, run.training)
-        return run.training
-
-    monkeypatch.setattr(StudyRun, "_prepare", prepare)
-    monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
+    rescue = lambda: rescued.append("rescued")
+    save_after = functools.partial(Training.save_after, SimpleNamespace(rescue=rescue))
     folder = TrialFolder(tmp_path / "run")
     folder.note(reason="--max_time 1h is over")  # of an earlier start
-    trial = run_study.Trial({"job": {"folder": str(folder.path), "settings": settings()}})
+    trial = make_trial(folder.path, monkeypatch, iterations=iterations, save_after=save_after)
     if state == FAILED:
         result = trial.step()
         assert (result["state"], result["env_steps"]) == (FAILED, 70) and reason in result["reason"]
@@ -359,18 +366,9 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
     [("", False, "stopped early"), ("stop", False, INTERRUPTED), ("", True, FINISHED)],
 )
 def test_tune_ends_a_run_between_two_iterations(request_, complete, state, tmp_path, monkeypatch):
-    def prepare(run):
-        algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
-        requests = SimpleNamespace(timed_out=False)
-        run.training = SimpleNamespace(algo=algo, complete=complete, stop_reason="", requests=requests, stop=int)
-        run.training.iterations = lambda: iter([{}, {}])
-        run.training.pulse = int
-        run._requested = request_
-        return run.training
-
-    monkeypatch.setattr(StudyRun, "_prepare", prepare)
-    monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
-    trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings()}})
+    attributes = {"complete": complete, "stop_reason": "", "requests": SimpleNamespace(timed_out=False), "stop": int}
+    iterations = lambda: iter([{}, {}])
+    trial = make_trial(tmp_path / "run", monkeypatch, request_, iterations=iterations, **attributes)
     assert trial.step()["env_steps"] == 70
     with pytest.raises(UsageError, match="another process"), hold(tmp_path / "run", "the run", patience=0.05):
         pass
