@@ -304,11 +304,3 @@ def test_make_installs_pytorch_from_the_requested_index(torch):
             ["sh", "-c", own], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
         ).stdout
         assert re.search(r"--index-url https://download.pytorch.org/whl/cpu torch==[\d.]+$", printed.strip())
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone, so nothing is ignored")
-@pytest.mark.parametrize(
-    "name", ["hopper.gif", "agent.mp4", "interreplay.sif", "results/x", "report/index.html", "site/a"]
-)
-def test_output_of_commands_is_ignored_by_git(name):
-    assert subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT, timeout=60).returncode == 0

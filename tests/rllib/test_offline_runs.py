@@ -151,12 +151,6 @@ def test_flags_that_do_not_fit(words, message):
     assert "\n" not in str(error.value)
 
 
-def test_malformed_conditions_are_rejected_when_flags_are_read(capsys):
-    with pytest.raises(SystemExit):
-        make_parser().given(["--offline_where", "newest=x"])
-    assert "expected conditions, separated by commas, such as return>=500" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

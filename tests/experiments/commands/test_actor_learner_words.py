@@ -130,13 +130,6 @@ def test_the_documentation_has_every_flag():
         assert f"`--{name}`" in page, name
 
 
-@pytest.mark.parametrize("text", ["1", "1.0", "1e0"])
-def test_one_number_in_several_ways(text):
-    assert actor_learner.read([f"--policy_gradient_loss_weight={text}"]) == {"policy_gradient_loss_weight": text}
-    with pytest.raises(UsageError, match="policy_gradient_loss_weight=1.5: .*; expected 1"):
-        actor_learner.read(["--policy_gradient_loss_weight=1.5"])
-
-
 def test_without_arguments_it_prints_its_flags(capsys):
     assert actor_learner.act([]) == 2
     assert capsys.readouterr().out.startswith("usage: main.py --op_mode=train|test|train_w_load")

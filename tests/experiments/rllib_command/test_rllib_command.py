@@ -66,13 +66,6 @@ def test_arguments_of_the_environment_are_known():
         Experiment("x", "TD3", "LunarLander-v3", config={"hiddens": [8]}).request()
 
 
-def test_settings_of_an_algorithm():
-    made = configure(make_default_config("SAC", "Pendulum-v1", str), {
-        "tau": 0.1, "replay_buffer_config": {"type": "NMER", "k": 3}, "num_env_runners": 0,
-    })  # fmt: skip
-    assert (made.tau, made.replay_buffer_config) == (0.1, {"type": "NMER", "k": 3})
-
-
 def test_choices_of_a_grid_are_what_each_would_be_alone():
     points = [{"type": "NMER", "k": 3}, {"type": "Uniform"}]
     made = configure(make_default_config("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
