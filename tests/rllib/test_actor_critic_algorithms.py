@@ -194,17 +194,6 @@ def test_discrete_actions_support_the_options(options):
     assert isinstance(algorithm.learner.single_module.nets.critics, ResidualMLP) == ("critic_blocks" in options)
 
 
-@pytest.mark.slow
-def test_a_reset_at_an_env_step_is_the_reset_interval_that_matches():
-    """Updates begin with env step 50, so that step 70 makes update 21."""
-    by_steps, _ = run(config(buffer="NMER").training(reset_at=[70]), 1)
-    by_updates, _ = run(config(buffer="NMER").training(reset_interval=21), 1)
-    never, _ = run(config(buffer="NMER"), 1)
-    assert by_steps.learner.updates == 26
-    assert same(weights(by_steps), weights(by_updates))
-    assert not same(weights(by_steps), weights(never))
-
-
 LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
 """Scores that a method requires and an algorithm lacks, because it has no target networks or a quantile loss."""
 

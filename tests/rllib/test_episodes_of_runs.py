@@ -93,8 +93,3 @@ def test_unmodified_returns_of_whole_games():
     assert algo.episode_table.rows
     for row in algo.episode_table.rows:
         assert row["return"] == 10.0 * row["length"]
-
-
-def test_a_run_without_steps_has_no_episodes():
-    with pytest.raises(ValueError, match="episode_table is True and collect False"):
-        config().training(episode_table=True, collect=False).validate()

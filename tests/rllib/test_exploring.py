@@ -63,8 +63,3 @@ def test_counts_and_the_ends_of_episodes_are_restored():
     restored.load_state_dict(saved.state_dict(envs, False), others)
     assert (restored.steps_since_report, restored.evaluated) == (3, 4)
     assert others.unwrapped._autoreset_envs.tolist() == [True]
-
-
-def test_schedules_require_their_length():
-    with pytest.raises(ValueError, match="anneal_steps is None; .* EpsilonGreedy changes"):
-        config("CartPole-v1").training(exploration=EpsilonGreedy()).build_algo()

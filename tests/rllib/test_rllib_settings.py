@@ -89,6 +89,12 @@ class Other(TorchRLModule):
     ("change", "message"),
     [
         (lambda c: c.training(lr=-1), "lr is -1; expected a number above 0, or a schedule"),
+        (lambda c: c.training(actor_lr=-1), "actor_lr is -1"),
+        (lambda c: c.training(exploration="EpsilonGreedy"), "anneal_steps is None; .* EpsilonGreedy changes"),
+        (lambda c: c.training(episode_table=True, collect=False), "episode_table is True and collect False"),
+        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean PER"),
+        (lambda c: c.replay("NMER", kk=3), "did you mean k"),
+        (lambda c: c.replay("Uniform", capacity=8), "capacity is 8"),
         (lambda c: c.training(actor_lr=[[5, 0.1]]), r"actor_lr is \[\[5, 0.1\]\]; expected"),
         (lambda c: c.env_runners(num_env_runners=-1), "num_env_runners is -1; expected a whole number"),
         (lambda c: c.env_runners(num_envs_per_env_runner=2.5), "num_envs_per_env_runner is 2.5; expected a whole"),

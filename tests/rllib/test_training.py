@@ -170,37 +170,14 @@ def test_request_stop_ends_an_iteration_early_and_training_continues():
     assert algorithm.env_steps == 75
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda c: c.replay("NMER", kk=3), "did you mean k"),
-        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean PER"),
-        (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
-    ],
-)
-def test_invalid_settings_are_rejected_by_name(change, message):
-    with pytest.raises(ValueError, match=message):
-        change(config())
-
-
-def test_a_setting_of_minus_one_is_kept():
-    """RLlib marks retired settings by -1, and algorithms are built from a configuration's state."""
-    algorithm = config("HalfCheetah-v5").training(target_entropy=-1.0).build_algo()
-    assert algorithm.learner.update_rule.target_entropy == -1.0
-    with pytest.raises(ValueError, match="actor_lr is -1"):
-        config().training(actor_lr=-1).build_algo()
-
-
-def test_a_learning_rate_and_a_seed_may_be_numbers_of_numpy():
-    algorithm = config(seed=np.int64(3)).training(lr=np.float32(1e-3)).build_algo()
+def test_settings_reach_the_update_the_learner_and_the_buffer():
+    """RLlib marks retired settings by -1, and algorithms are built from the state of a configuration."""
+    rates = {"lr": np.float32(1e-3), "target_entropy": -1.0}
+    algorithm = config("HalfCheetah-v5", seed=np.int64(3)).training(n_step=3, gamma=0.9, **rates).build_algo()
+    learner = algorithm.learner
     assert algorithm.config.lr == pytest.approx(1e-3)
-    assert algorithm.learner.generator.initial_seed() == 3
-
-
-def test_n_step_and_gamma_reach_the_buffer():
-    algorithm = config().training(n_step=3, gamma=0.9).build_algo()
-    view = algorithm.replay_buffer.view
-    assert (view.n_step, view.gamma) == (3, 0.9)
+    assert (learner.update_rule.target_entropy, learner.generator.initial_seed()) == (-1.0, 3)
+    assert (algorithm.replay_buffer.view.n_step, algorithm.replay_buffer.view.gamma) == (3, 0.9)
 
 
 @pytest.mark.slow
