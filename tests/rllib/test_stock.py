@@ -206,18 +206,11 @@ def test_blended_rows_are_steps_between_stored_ones():
 
 
 @pytest.mark.parametrize("kind", ["NMER", NMER, lambda capacity, k: NMER(capacity=capacity, k=k)])
-def test_a_name_a_class_and_a_factory_are_equivalent(kind):
+def test_a_name_a_class_and_a_factory_are_equivalent_and_an_object_is_used(kind):
     buffer = ReplayBuffer(40, buffer=kind, k=4).buffer
     assert isinstance(buffer, NMER) and buffer.capacity == 40 and buffer.neighborhood.k == 4
-
-
-def test_a_buffer_object_is_used():
-    core = PER(capacity=12)
-    assert ReplayBuffer(buffer=core).buffer is core and ReplayBuffer(buffer=core).capacity == 12
-
-
-def test_the_default_capacity_is_the_recipes():
-    assert ReplayBuffer().capacity == Uniform().capacity and ReplayBuffer(7).capacity == 7
+    assert ReplayBuffer(buffer=buffer).buffer is buffer and ReplayBuffer(buffer=buffer).capacity == 40
+    assert ReplayBuffer().capacity == Uniform().capacity
 
 
 @pytest.mark.parametrize(

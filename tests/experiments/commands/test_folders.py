@@ -1,5 +1,4 @@
 import json
-import math
 import os
 from types import SimpleNamespace
 
@@ -96,23 +95,12 @@ def test_rewinding_drops_rows_beyond_the_checkpoint_and_half_written_ones(with_r
 
 def test_rewinding_leaves_an_empty_table_empty(folder):
     """The first row of such a table adds the header."""
+    folder.rewind(0)
+    assert names(folder) == [] == list(folder.returns(evaluations=True))
     for text in ("", "\n1000,5.5\n"):  # a full disk leaves an empty table; earlier versions began it with an empty line
         (folder.path / "progress.csv").write_text(text)
         folder.rewind(1000)
         assert (folder.path / "progress.csv").read_text() == ""
-
-
-def test_a_run_without_results_has_nothing_to_rewind(folder):
-    folder.rewind(0)
-    assert list(folder.returns(evaluations=True)) == []
-    assert math.isnan(max(folder.returns(evaluations=True), default=math.nan))
-
-
-def test_what_can_be_resumed(folder):
-    path = folder.save(1000, write, {"env": "A"}, keep=2)
-    assert find_checkpoints(path) == [path] == find_checkpoints(folder.path)
-    copy = path.rename(path.with_name("under_another_name"))
-    assert find_checkpoints(copy) == [copy]
 
 
 def test_damaged_settings_are_passed_over(folder):
@@ -191,7 +179,9 @@ def test_the_newest_checkpoint_may_be_the_best_one(folder):
     before = folder.save(2000, write, {}, keep=2)
     best = folder.save_best(4000, write, {}, BestReturn(True, 1.0))
     kept = folder.save_kept(3000, write, {})
-    assert find_checkpoints(folder.path) == [best, kept, before]
+    assert find_checkpoints(folder.path) == [best, kept, before] and find_checkpoints(kept) == [kept]
+    copy = before.rename(before.with_name("under_another_name"))
+    assert find_checkpoints(copy) == [copy]
 
 
 def test_the_step_at_which_a_run_resumes(with_results, tmp_path):
