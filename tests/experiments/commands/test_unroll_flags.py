@@ -1,6 +1,5 @@
 """Flags of algorithms that learn from unrolls: meaning, rejected values, and a run from start to evaluation."""
 
-import json
 import shlex
 
 import gymnasium as gym
@@ -36,17 +35,8 @@ def test_defaults_are_those_of_the_algorithm():
     clear, laser = (settings(f"--trainer {name} --preset none") for name in ("CLEAR", "LASER"))
     assert clear.buffer == laser.buffer == "UnrollMix" and clear.policy_cloning == 0.01 and laser.relevance_bound == 0.3
     assert [source["share"] for source in laser.buffer_args["parameters"]] == [0.25, 0.75]
-
-
-def test_the_originals_replay_parameters_are_ours():
-    made = settings("--trainer IMPALA --preset none", replay_parameters=ORIGINAL)
-    queue, store = made.buffer_args["parameters"]
-    assert queue == {"type": "queue", "capacity": 1, "share": 0.5}
-    assert (store["type"], store["strategy"], store["distance"], store["capacity"]) == ("elite", 1, "kl", 100)
-    assert (
-        settings("--trainer IMPALA --preset none --buffer UnrollMix").buffer_args["parameters"][1]["type"] == "uniform"
-    )
-    json.dumps(vars(made))
+    mixed = settings("--trainer IMPALA --preset none --buffer UnrollMix").buffer_args["parameters"]
+    assert [source["type"] for source in mixed] == ["queue", "uniform"]
     assert settings("--trainer CLEAR --preset none --buffer Fresh").buffer_args == {}
 
 
