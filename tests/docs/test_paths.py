@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import gymnasium as gym
 import numpy as np
@@ -14,11 +15,15 @@ import pytest
 import torch
 
 import custom_training
+from interreplay.buffer.replay_buffer import ReplayBuffer
+from interreplay.experiments.commands import preparation
+from interreplay.experiments.flags import training_flags
 from interreplay.experiments.flags.training_flags import RunSettings
 from interreplay.neighborhood import KNN
 from tests.rllib.small_runs import config
 
 ROOT = Path(__file__).resolve().parents[2]
+LINE = "--env Pendulum-v1 --preset none --buffer NMER --buffer_arg k=7"
 REWARD = np.float32(-0.6180339)
 """Reward of every step; no other number has this value."""
 OFF_PATH = {
@@ -105,11 +110,31 @@ def test_the_path_of_a_flag_is_as_documented_and_at_most_ten_files(monkeypatch, 
         raise _Built(k)
 
     def act() -> None:
-        words = "--env Pendulum-v1 --preset none --buffer NMER --buffer_arg k=7 --output_dir"
         with pytest.raises(_Built, match="7"):
-            custom_training.main([*words.split(), str(tmp_path)])
+            custom_training.main([*LINE.split(), "--output_dir", str(tmp_path)])
 
     monkeypatch.setattr(KNN, "__init__", arrived)
     is_k = lambda value: isinstance(value, str | tuple) and value in ("k=7", ("k", 7))
     found = {*path_of(is_k, act), "neighborhood/knn.py"}  # its __init__ is replaced here
     assert found == set(documented("The path of a flag")) and len(found) <= 10
+
+
+def test_the_settings_are_resolved_once_and_the_checked_buffer_is_used(monkeypatch, tmp_path):
+    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+
+    def spied(owner: Any, name: str) -> mock.Mock:
+        """Record the calls of a function."""
+        function = getattr(owner, name)
+        monkeypatch.setattr(owner, name, mock.create_autospec(function, side_effect=function))
+        return getattr(owner, name)
+
+    built = spied(ReplayBuffer, "__init__")
+    resolved = [spied(module, "resolve_settings") for module in (preparation, training_flags)]
+    estimated = spied(preparation, "estimate")
+    prepared = spied(OffPolicyAlgorithm, "_prepare")
+    steps = "--total_env_steps 40 --learning_starts 30 --train_batch_size 8 --evaluation_interval 0 --hiddens 8,8"
+    assert custom_training.main([*LINE.split(), *steps.split(), "--output_dir", str(tmp_path)]) == 0
+    assert sum(spy.call_count for spy in resolved) == 1
+    (buffer,) = [call.args[0] for call in built.call_args_list]
+    assert [call.args[2] for call in estimated.call_args_list] == [buffer]
+    assert [call.args[0].replay_buffer for call in prepared.call_args_list] == [buffer]

@@ -140,6 +140,20 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, browser, scheme)
         assert page.printed == []
 
 
+@pytest.mark.slow
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), [(390, "http"), (1280, "file")])
+def test_examples_show_what_they_drew(site, browser, width, scheme):
+    with address_of(site, scheme) as address:
+        page = watched(browser, width, address)
+        page.goto(f"{address}/examples/first_steps.html")
+        drawn = page.evaluate("[...document.querySelectorAll('article img')].map(image => image.naturalWidth)")
+        assert len(drawn) == 2 and min(drawn) > 300
+        assert "best mean evaluation return" in page.text_content("article")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.printed == []
+
+
 def test_the_figures_of_paths_show_existing_files_and_are_current(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_hooks")
     figures = importlib.import_module("path_figures")

@@ -1,5 +1,7 @@
 """Training on Atari games: stored rows, reported results, and a run that is resumed in the middle of a game."""
 
+import json
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.environments.wrapped import make_id
+from interreplay.experiments.commands.train import main
 from interreplay.learning.networks.convolutions import get_body
 from interreplay.rllib import DQNConfig
 from tests.rllib.test_checkpoints import assert_same_run
@@ -130,3 +133,20 @@ def test_the_encoder_of_games_is_natures():
     chosen, named = get_body(space, "auto"), get_body(space, "nature")
     shapes = lambda body: [tuple(p.shape) for p in body.parameters()]
     assert shapes(chosen) == shapes(named) and shapes(chosen)[0] == (32, 4, 8, 8)
+
+
+@pytest.mark.slow
+def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path, capsys):
+    def run(*words):
+        assert main([*words, "--local_dir", str(tmp_path)]) == 0
+        return capsys.readouterr().out
+
+    words = "--trainer DQN --env ALE/Pong-v5 --total_env_steps 300 --buffer_size 400 --learning_starts 280 --hiddens 16"
+    words += " --steps_per_iteration 150 --evaluation_num_episodes 1 --env_args max_frames=400 reward_clipping=clamp"
+    assert "0.00284 GB when full" in run(*words.split()), "a frame per row, as bytes"
+    (folder,) = tmp_path.glob("DQN_ALE-Pong-v5_*")
+    params = json.loads((folder / "params.json").read_text())
+    assert params["env_args"] == {"max_frames": 400, "reward_clipping": "clamp"}
+    run("--resume", str(folder), "--total_env_steps", "310")
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["env_steps"] == 310 and last["evaluation"]["env_runners"]["episode_len_mean"] <= 100

@@ -179,6 +179,14 @@ def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
 
 
 @pytest.mark.slow
+def test_asynchronous_environments_receive_nested_actions():
+    made = with_actions("Tuple").env_runners(num_envs_per_env_runner=2, gym_env_vectorize_mode="async")
+    algorithm = made.build_algo()
+    algorithm.train()
+    assert algorithm.env_steps >= 75
+
+
+@pytest.mark.slow
 def test_unrolls_have_nested_actions():
     made = ours.A3CConfig().environment(ENV.format("Nested")).training(hiddens=(16,), steps_per_iteration=60)
     algorithm = made.training(train_batch_size=1).build_algo()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,6 +31,11 @@ MAINS = {
     "smoketest.py": smoketest.main,
     "interreplay": main.main,
 }
+AS_A_USER = [
+    (["custom_training.py"], "--env no_such_module:Env-v0"),
+    (["run_agent.py"], "configs=cartpole/dqn configs.hyper_params.bach_size=64"),
+    (["-m", "interreplay.experiments.rllib_command.main"], "train --run PPO --env CartPole-v1 --num_cpus 2"),
+]
 
 
 @pytest.fixture
@@ -71,6 +77,15 @@ def test_bad_input_is_one_line_and_exit_code_2(program, folder, monkeypatch, cap
             wrong.append((line, pieces, found, err))
     assert wrong == []
     assert {path.name for path in folder.iterdir()} == {name.split("/")[0] for name in FILES}
+
+
+@pytest.mark.slow
+def test_the_script_prints_the_same_line(folder):
+    for program, line in AS_A_USER:
+        words = [str(ROOT / program[0]) if program[0].endswith(".py") else program[0], *program[1:], *line.split()]
+        done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert "error: " in done.stderr and contents(folder) == FILES
 
 
 def test_lists_and_counts_do_nothing_else(folder, monkeypatch, capsys):

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -311,6 +312,25 @@ def test_what_a_trial_requests_is_known_before_it_starts(monkeypatch):
     monkeypatch.setattr(Experiment, "request", lambda self: {"CPU": 1, "GPU": 1})
     with pytest.raises(UsageError, match="a trial requests 1 GPU, available: 0 GPUs"):
         main.resources([experiment], None)
+
+
+ON_TWO_CORES = """
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+from interreplay.experiments.rllib_command.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_the_readmes_ppo_shares_two_cores(tmp_path):
+    (line,) = re.findall(r"`rllib (train --run PPO [^`]+)`", (ROOT / "README.md").read_text())
+    short = {"train_batch_size_per_learner": 200, "minibatch_size": 50, "num_epochs": 1}
+    words = [*shlex.split(line.replace("5}", "1}")), "--config", json.dumps(short), "--output_dir", str(tmp_path)]
+    command = [sys.executable, "-c", ON_TWO_CORES, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "200 steps, return" in done.stdout
 
 
 def given(words: str, *more: str):
