@@ -17,11 +17,11 @@ STEPS = (10_000, 25_000, 50_000, 100_000)
 OWN = "this report"
 """Source of the rows about the runs of the report."""
 DIFFERENCES = (
-    "Published values are means ± standard deviations over seeds. A star marks values interpolated linearly "
-    "between two published points.",
+    "Published values are means ± standard deviations of evaluation returns over seeds. A star marks values "
+    "interpolated linearly between two points of a curve.",
     "Gymnasium: the published curves are of v4 environments. Rewards and observations of some tasks differ in v5.",
-    "DeepMind control suite: steps are simulator steps. SimBa, SimbaV2 and XQC repeat each action twice, BRO does "
-    "not; the action repeat of FoG and DR.Q is not verified. These runs repeat no action.",
+    "DeepMind control suite: steps are simulator steps. SimBa, SimbaV2, XQC and DR.Q repeat each action twice, BRO "
+    "does not; the action repeat of FoG is not verified. These runs repeat no action.",
     "Ratios are updates per environment step. The ratio of SimbaV2's Gymnasium curves is uncertain. Network sizes, "
     "exploration and the number of evaluation episodes differ as well: a difference is not an effect of replay alone.",
     "Sources: per-seed results in the repositories SonyResearch/simba, DAVIAN-Robotics/SimbaV2 (Apache License 2.0), "

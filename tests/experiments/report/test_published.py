@@ -29,6 +29,9 @@ def test_published_points_are_those_of_the_sources():
     assert (row["mean"], row["sd"], row["seeds"]) == (pytest.approx(559, abs=0.5), pytest.approx(45, abs=0.5), 10)
     assert (curves["env_steps"] > 1).all(), "initial policies are not published results"
     assert not curves.duplicated(["method", "env_steps"]).any()
+    curves = published_curves("dm_control/dog-walk-v0")
+    (row,) = curves[(curves["method"] == "SimbaV2 (ratio 8)") & (curves["env_steps"] == 100_000)].to_dict("records")
+    assert (row["mean"], row["seeds"]) == (231.7, 5), "the file of the source lists runs up to three times"
 
 
 @pytest.mark.slow
