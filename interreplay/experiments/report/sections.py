@@ -217,6 +217,7 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
     counted: dict[str, list[Run]] = {}
     own: dict[str, Curves] = {}
     few = []
+    notes = []
     for method in methods:
         members = [run for run in usable if run.method == method]
         curves = align(members, measure)
@@ -225,14 +226,15 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
             own[method] = curves
             if len(members) < FEW:
                 few.append(f"{method} ({len(members)})")
+        elif members:
+            notes.append(f"{method} is left out: its runs have no steps in common, for example a fork and its parent.")
     if not own:
-        return Task(env, {}, {}, counted={}, scale=None)
+        return Task(env, {}, {}, counted={}, scale=None, notes=notes)
     shared, end = restrict_to_common_range(own)
-    notes = []
     if not shared:
         notes.append("The methods have no steps in common: no tables.")
-    elif any(own[method].steps[-1] > end for method in own):
-        notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
+    elif any(points(run, measure)[0][-1] > end for run in usable):
+        notes.append(f"Compared up to {end:,.0f} steps, the last that all runs have.")
     if few:
         notes.append(f"Intervals from fewer than five runs are too narrow; a single run has none: {', '.join(few)}.")
     return Task(

@@ -28,7 +28,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
                 values[id(run)] = dict.fromkeys(SUMMARIES, np.nan)
                 if method in task.shared:
                     values[id(run)] = {kind: task.shared[method].summary(kind)[i] for kind in SUMMARIES}
-    measures = {section.algorithm: MEASURES[section.measure] for section in sections}
+    measures = {section.algorithm: section.measure for section in sections}
     rows = []
     for run in runs:
         row = {
@@ -47,7 +47,10 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
         if len(run.results):
             row["seconds"] = run.results["seconds"].iloc[-1]
         if not run.note and id(run) not in values:
-            row["note"] = f"no {measures[run.algorithm]}"
+            measure = measures[run.algorithm]
+            row["note"] = f"no {MEASURES[measure]}"
+            if run.has(measure):
+                row["note"] = "no steps in common with the other runs of its method"
         rows.append(row)
     return pd.DataFrame(rows).astype({"seed": "Int64"})
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from run_folders import ours, stock, study
+from run_folders import ours, row, settings, stock, study, write
 
 from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
@@ -110,6 +110,21 @@ def test_methods_are_compared_over_common_steps(tmp_path):
     assert one(tables["runs"], method="Uniform")["final"] == pytest.approx(9.5)
     assert len(pick(tables["curves"], method="Uniform")) == 4, "the figure shows all of it"
     assert "Compared up to 2,000 steps" in section.tasks[0].notes[0]
+    ours(tmp_path, "Hopper-v5", "Uniform", 1, [0.0, 20.0])
+    (section,), _ = tables_of(tmp_path)
+    assert "Compared up to 2,000 steps" in section.tasks[0].notes[0], "also if a run of each method is that short"
+
+
+def test_a_method_whose_runs_have_no_common_steps_is_left_out_with_a_reason(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, 10.0])
+    for method in ("Uniform", "NMER"):
+        params = settings("Hopper-v5", method, 0, 4000, fork_from="parent/checkpoint_00002000")
+        write(tmp_path / method, [row(3000, 0.0, 20.0), row(4000, 0.0, 30.0)], params)
+    (section,), tables = tables_of(tmp_path)
+    assert "Uniform is left out: its runs have no steps in common" in section.tasks[0].notes[0]
+    assert set(tables["efficiency"]["method"]) == {"NMER"}
+    notes = set(pick(tables["runs"], method="Uniform")["note"])
+    assert notes == {"no steps in common with the other runs of its method"}
 
 
 def test_one_seed_has_no_interval(tmp_path):
