@@ -68,6 +68,7 @@ def test_the_page_explains_its_figures_and_states_results(report):
     page = (report / "index.html").read_text()
     assert "Thin lines: individual seeds. Thick lines: means. Bands: 95 % bootstrap intervals." in page
     assert "NMER (3 runs)" in page and '<ul class="legend">' in page
+    assert "Hopper-v5, steps 1,000 to 4,000" in page
     comparison = r"<li>NMER has \d\.\d\dx the area of Uniform, 95 % CI .*, 2 environments, 6 runs: too few runs for"
     assert re.search(comparison, page)
     (excluded,) = re.findall(r"Excluded from averages: ([^.]*)\.", page)
