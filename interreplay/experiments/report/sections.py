@@ -267,21 +267,18 @@ def find_scale(
 ) -> Scale | None:
     """Return the scale of an environment: as given, or from random actions (0) to the best mean final return (1).
 
-    `shared` holds curves of the methods over the steps that all of them have, of these `runs`. Success rates are
-    between 0 and 1 already. Return None if nothing can be compared, or the best method is not better than the start.
+    `shared` holds curves of the methods over the steps that all of them have, of these `runs`. Known returns do
+    not apply to success rates. Return None if nothing can be compared, or the best method is not better than the start.
     """
     if not shared:
         return None
-    given = scores.given.get(env, {})
     if measure == "success":
-        low = 0.0
-        high = 1.0
-        how = "success rates need no scale"
-    else:
-        low, start = _start(shared, runs)
-        best = max(shared, key=lambda method: shared[method].finals().mean())
-        high = float(shared[best].finals().mean())
-        how = f"0 is {start}, 1 the mean final return of the best method here ({best})"
+        return Scale(0.0, 1.0, scores.threshold, "success rates need no scale")
+    low, start = _start(shared, runs)
+    best = max(shared, key=lambda method: shared[method].finals().mean())
+    high = float(shared[best].finals().mean())
+    how = f"0 is {start}, 1 the mean final return of the best method here ({best})"
+    given = scores.given.get(env, {})
     low = given.get("low", low)
     high = given.get("high", high)
     if {"low", "high"} & given.keys():

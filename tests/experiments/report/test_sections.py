@@ -88,6 +88,14 @@ def test_the_scale_extends_from_random_actions_to_the_best_method(tmp_path):
     )
 
 
+def test_known_returns_do_not_scale_success_rates(tmp_path):
+    rows = [row(1000.0 * (i + 1), 0.0, -50.0, **{"evaluation/env_runners/success_rate": i / 4}) for i in range(5)]
+    write(tmp_path / "a", rows, settings("FetchReach-v4", "HER", 0, 5000))
+    scores = Scores({"FetchReach-v4": {"low": -50.0, "high": -2.0, "threshold": -10.0}})
+    _, tables = tables_of(tmp_path, scores=scores, measure="success")
+    assert one(tables["aggregate"], measure="auc")["iqm"] == 0.5 and one(tables["efficiency"])["steps"] == 5000
+
+
 def test_evaluation_and_training_returns_are_not_mixed(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [10.0, 20.0])
     (section,), _ = tables_of(tmp_path)
