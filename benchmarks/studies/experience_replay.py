@@ -1,7 +1,7 @@
 """Tables and figure of the experience-replay study: ``python -m benchmarks.studies.experience_replay FOLDER``.
 
-FOLDER contains the runs, as written by Tune or `benchmarks.keep_study`, and the returns of random actions:
-``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``.
+FOLDER contains the runs, as written by Tune or `benchmarks.keep_study`. Only finished runs count. FOLDER also contains
+the returns of random actions: ``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import pandas as pd
 from matplotlib import ticker
 
 from benchmarks.measure import table
+from benchmarks.studies.ratio_report import random_returns
 from benchmarks.studies.ratio_statistics import improvement
 from benchmarks.studies.replay_explained import CORRELATION, ERROR, explained, ratio
-from benchmarks.studies.study_curves import draw_curves
+from benchmarks.studies.study_curves import draw_curves, ended
 from benchmarks.studies.study_report import Found, report
 from interreplay.experiments.report.reading import REPLAY, read_results
 
@@ -49,14 +50,14 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         random actions) and batch measures (means over the run). The second has ``steps`` and ``value`` in place of
         ``area`` and measures.
     """
-    random = {env: found["mean"] for env, found in json.loads((folder / "random_returns.json").read_text()).items()}
+    random = random_returns(folder)
     runs = []
     evaluations = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
         settings = json.loads((run / "params.json").read_text())
         results = read_results(run)[0]
         found = results.dropna(subset=["evaluation"])
-        if not len(found):
+        if not len(found) or not ended(run):
             continue
         key = {"task": settings["env"], "arm": get_arm_name(settings)}
         key |= {"capacity": settings["buffer_size"], "seed": settings["seed"]}
@@ -67,7 +68,7 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         pairs = zip(found["env_steps"], found["evaluation"], strict=True)
         evaluations += [key | {"steps": steps, "value": value} for steps, value in pairs]
     if not runs:
-        raise SystemExit(f"{folder} contains no run with an evaluation")
+        raise SystemExit(f"{folder} contains no finished run with an evaluation")
     return pd.DataFrame(runs), pd.DataFrame(evaluations)
 
 

@@ -7,7 +7,6 @@ Only finished runs count. FOLDER also contains the returns of random actions:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.measure import table
+from benchmarks.studies.ratio_report import random_returns
 from benchmarks.studies.ratio_statistics import get_areas
 from benchmarks.studies.study_curves import draw_curves, read
 from benchmarks.studies.study_report import Found, report
@@ -68,10 +68,10 @@ def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) ->
 
 def make_report(folder: Path) -> Found:
     """Return the table, and a function that draws the figure."""
-    (played,) = json.loads((folder / "random_returns.json").read_text()).values()
+    (random,) = random_returns(folder).values()
     found = read(folder)
-    areas = {arm: get_areas(found[found["arm"] == arm], played["mean"]) for arm in COLORS if arm in set(found["arm"])}
-    return describe(areas), lambda: draw(found, areas, played["mean"])
+    areas = {arm: get_areas(found[found["arm"] == arm], random) for arm in COLORS if arm in set(found["arm"])}
+    return describe(areas), lambda: draw(found, areas, random)
 
 
 if __name__ == "__main__":

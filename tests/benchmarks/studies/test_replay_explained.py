@@ -74,7 +74,9 @@ def kept(folder, task, buffer, seed, returns, cosine, batch=64):
     for i, value in enumerate(returns):
         numbers = {"td_error_mean": 0.1 * (i + 1), "state_cosine": cosine, "state_cosine_expected": 0.2}
         rows.append(row(1_000 * (i + 1), None, value, replay_buffer=numbers, training_iteration=i + 1))
-    write(folder / f"{task}_{buffer}{batch}_{seed}", rows, settings)
+    run = write(folder / f"{task}_{buffer}{batch}_{seed}", rows, settings)
+    (run / "status.json").write_text('{"state": "finished"}')
+    return run
 
 
 def test_runs_become_tables_and_a_figure(tmp_path):
@@ -83,6 +85,7 @@ def test_runs_become_tables_and_a_figure(tmp_path):
         kept(tmp_path, "A-v0", "PER", seed, [30 + seed, 90], 0.25)
         kept(tmp_path, "A-v0", "Online", seed, [10, 10 - seed], 1.0, batch=1)
         kept(tmp_path, "A-v0", "Online", seed, [10, 20 + seed], 0.9)
+    (kept(tmp_path, "A-v0", "PER", 3, [30], 0.25) / "status.json").write_text('{"state": "running"}')
     (tmp_path / "random_returns.json").write_text(json.dumps({"A-v0": {"mean": 10.0}}))
     runs, evaluations = read_runs(tmp_path)
     assert len(runs) == 12 and len(evaluations) == 24 and set(runs["arm"]) == {"Uniform", "PER", "Online-1", "Last-64"}
@@ -99,5 +102,5 @@ def test_runs_become_tables_and_a_figure(tmp_path):
 
 def test_a_folder_without_runs_is_rejected(tmp_path):
     (tmp_path / "random_returns.json").write_text("{}")
-    with pytest.raises(SystemExit, match="no run with an evaluation"):
+    with pytest.raises(SystemExit, match="no finished run with an evaluation"):
         read_runs(tmp_path)
