@@ -43,20 +43,17 @@ def make_relative(text: str) -> str:
     return text.replace(f"{Path.cwd()}/", "")
 
 
-def is_left(run: Path) -> bool:
-    """Return whether a run will not be resumed."""
-    return TrialFolder(run).status()["state"] in (*OVER, FAILED)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Keep every run that will not be resumed: finished runs and runs that failed permanently."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keep_study", description=__doc__.splitlines()[0])
     parser.add_argument("results", type=existing, help="a study's folder")
     parser.add_argument("folder", type=Path, help="output folder")
     args = parser.parse_args(argv)
-    runs = sorted(path.parent for path in args.results.glob("*/result.json") if is_left(path.parent))
-    for run in runs:
-        keep(run, args.folder / run.name)
+    runs = []
+    for path in sorted(args.results.glob("*/result.json")):
+        if TrialFolder(path.parent).status()["state"] in (*OVER, FAILED):
+            keep(path.parent, args.folder / path.parent.name)
+            runs.append(path.parent)
     for name in STUDY:
         if (args.results / name).exists():
             (args.folder / name).write_text(make_relative((args.results / name).read_text()))

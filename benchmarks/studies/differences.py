@@ -20,3 +20,10 @@ def independent(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
         return Difference(value, math.nan, math.nan, seeds)
     found = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(CONFIDENCE)
     return Difference(value, float(found.low), float(found.high), seeds)
+
+
+def verdict(effect: Difference, above: str, below: str) -> str:
+    """Return the conclusion from a difference: `above` or `below` if its interval excludes 0."""
+    if effect.low > 0:
+        return above
+    return below if effect.high < 0 else "undecided"

@@ -168,7 +168,7 @@ def make_report(folder: Path) -> Found:
     counted, others = split_by_completeness(runs[runs["arm"] == ARM])
     parts = [describe(own_returns(counted, steps), steps) for steps in compared_steps(runs)]
     for row in others[others["steps"] == runs["steps"].max()].itertuples():
-        parts.append(f"not counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f} after {row.steps:,} env steps")
+        parts.append(f"not counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f} after {row.steps:,.0f} steps")
     return "\n\n".join(parts), lambda: draw(counted)
 
 

@@ -15,10 +15,9 @@ import pandas as pd
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
-from benchmarks.studies.differences import independent
+from benchmarks.studies.differences import independent, verdict
 from benchmarks.studies.study_curves import draw_curves, each_run, read
 from benchmarks.studies.study_report import Found, report
-from interreplay.experiments.studies.paired import Difference
 
 COLORS = {"Preset": "#2f7ed8", "Platform": "#c65d21"}
 """Colors by arm; effects are the first arm minus the second."""
@@ -36,15 +35,6 @@ def finals(runs: list[pd.DataFrame]) -> np.ndarray:
 def areas(runs: list[pd.DataFrame]) -> np.ndarray:
     """Return the mean over the evaluations of each seed ``(n,)``."""
     return np.array([run["value"].mean() for run in runs])
-
-
-def verdict(effect: Difference) -> str:
-    """Return the conclusion from a difference of areas, as fixed in advance."""
-    if effect.low > 0:
-        return "the preset learns faster"
-    if effect.high < 0:
-        return "the platform's recipe learns faster"
-    return "undecided"
 
 
 def listed(values: np.ndarray) -> str:
@@ -68,7 +58,8 @@ def describe(rows: pd.DataFrame) -> str:
             lines.append([env, arm, *cells])
         effect = independent(*found.values())
         interval = f"{effect.low:.3g} to {effect.high:.3g}"
-        effects.append([env, f"{effect.value:.3g}", interval, verdict(effect)])
+        conclusion = verdict(effect, "the preset learns faster", "the platform's recipe learns faster")
+        effects.append([env, f"{effect.value:.3g}", interval, conclusion])
     heads = ["task", "arm", "env steps", "final return, every seed", "required", "learns", "area, every seed"]
     of_effects = ["task", " - ".join(COLORS), "95 % interval", "conclusion"]
     return f"{table(heads, lines)}\n\n{table(of_effects, effects)}"

@@ -13,22 +13,13 @@ import pandas as pd
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
-from benchmarks.studies.differences import independent
+from benchmarks.studies.differences import independent, verdict
 from benchmarks.studies.study_curves import draw_curves, each_run, read
 from benchmarks.studies.study_report import Found, report
 
 COLORS = {"nothing": "0.4", "relabeled": "#2f7ed8", "old": "#c65d21"}
 """Colors by arm: no old data, old data with the new reward, old data with the old reward."""
 TASKS = {"Pendulum-v1": "Pendulum, turning", "HalfCheetah-v5": "HalfCheetah, backwards"}
-
-
-def verdict(low: float, high: float) -> str:
-    """Return the conclusion from the interval of a difference from the arm without old data."""
-    if low > 0:
-        return "helps"
-    if high < 0:
-        return "harms"
-    return "undecided"
 
 
 def describe(rows: pd.DataFrame) -> str:
@@ -47,9 +38,8 @@ def describe(rows: pd.DataFrame) -> str:
         for arm in ("relabeled", "old"):
             effect = independent(areas[arm], areas["nothing"])
             interval = f"{effect.low:.3g} to {effect.high:.3g}"
-            effects.append(
-                [task, f"{arm} - nothing", f"{effect.value:.3g}", interval, verdict(effect.low, effect.high)]
-            )
+            conclusion = verdict(effect, "helps", "harms")
+            effects.append([task, f"{arm} - nothing", f"{effect.value:.3g}", interval, conclusion])
     heads = ["task", "arm", "env steps", "area, every seed", "last evaluation, mean"]
     of_effects = ["task", "arms", "difference of areas", "95 % interval", "conclusion"]
     return f"{table(heads, lines)}\n\n{table(of_effects, effects)}"
