@@ -32,11 +32,6 @@ def finals(runs: list[pd.DataFrame]) -> np.ndarray:
     return np.array([run["value"].iloc[-LAST:].mean() for run in runs])
 
 
-def areas(runs: list[pd.DataFrame]) -> np.ndarray:
-    """Return the mean over the evaluations of each seed ``(n,)``."""
-    return np.array([run["value"].mean() for run in runs])
-
-
 def listed(values: np.ndarray) -> str:
     """Return returns of all seeds, separated by commas."""
     return ", ".join(f"{value:.3g}" for value in values)
@@ -50,7 +45,7 @@ def describe(rows: pd.DataFrame) -> str:
         found: dict[str, Any] = {}
         for arm in COLORS:
             runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == arm)])
-            found[arm] = areas(runs)
+            found[arm] = np.array([run["value"].mean() for run in runs])
             final = finals(runs)
             steps = int(rows.loc[rows["env"] == env, "steps"].max())
             learns = "yes" if (final >= required).all() else "no"

@@ -99,12 +99,6 @@ def rows():
     return pd.concat(parts, ignore_index=True)
 
 
-def test_finals_and_areas(rows):
-    runs = each_run(rows[(rows["env"] == "CartPole-v1") & (rows["arm"] == "Preset")])
-    assert recipes.finals(runs) == pytest.approx([490, 491, 492])
-    assert recipes.areas(runs) == pytest.approx([367.5, 368.25, 369])
-
-
 def test_tables_of_recipes(rows):
     first, second = recipes.describe(rows).split("\n\n")
     assert "| CartPole-v1 | Preset | 40 | 490, 491, 492 | 475 | yes |" in first
