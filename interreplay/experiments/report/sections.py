@@ -24,6 +24,7 @@ NO_SCALE = (
     "No scale in {envs}: no method ends above random play. Normalized returns, ratios and steps to a threshold require "
     "a scale and are left out; returns, their differences and probabilities of improvement do not."
 )
+NO_BASELINE = "{name} has no counted run in {envs}: nothing is compared there. --baseline NAME selects another method."
 COUNT_ALL = "No run counts: nothing is compared. --count all also counts unfinished and crashed runs."
 NO_RESULT = "Runs have no {measure}: nothing is compared. --measure selects another result."
 KEYS = {"low", "high", "threshold"}
@@ -159,13 +160,18 @@ def _section(
     methods = sorted(_names("method", runs), key=lambda method: method != found)
     tasks = []
     unscaled = []
+    without = []
     for env in _names("env", runs):
         task = _task(env, [run for run in usable if run.env == env], methods, measure=measure, scores=scores)
         tasks.append(task)
         if task.shared and task.scale is None:
             unscaled.append(env)
+        if len(task.shared) > 1 and found is not None and found not in task.shared:
+            without.append(env)
     if unscaled:
         notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
+    if without:
+        notes.append(NO_BASELINE.format(name=found, envs=", ".join(without)))
     full_names = {run.method: run.full_name for run in runs}
     for short, full in sorted(full_names.items()):
         if short != full:

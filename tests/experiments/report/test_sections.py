@@ -230,6 +230,7 @@ def test_summaries_and_ratios_without_the_baseline_in_some_environment(tmp_path)
     assert section.baseline == "Uniform" and section.find_common_methods()[0] == ["NMER", "PER"]
     found = summaries(section, tables)
     assert [sentence[:14] for sentence in found["NMER"]] == ["Hopper-v5: NME"]
+    assert any(note.startswith("Uniform has no counted run in Reacher-v5: nothing is") for note in section.notes)
 
 
 def test_the_command_prints_a_sentence_per_environment_if_none_is_about_all(tmp_path):
