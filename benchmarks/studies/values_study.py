@@ -17,6 +17,7 @@ from scipy import stats
 from benchmarks.measure import table
 from benchmarks.studies.study_curves import draw_curves, each_run, read
 from benchmarks.studies.study_report import Found, report
+from benchmarks.studies.study_table import number
 
 COLORS = {
     "DQN": "#9aa5b1",
@@ -44,11 +45,6 @@ LAST = 3
 def display_name(env: str) -> str:
     """Return the displayed name of a task."""
     return env.removeprefix("interreplay/").replace("/", " ").rpartition("-v")[0]
-
-
-def number(value: float) -> str:
-    """Return a number with three digits."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def estimate_mean(values: np.ndarray) -> str:

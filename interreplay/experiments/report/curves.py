@@ -92,5 +92,4 @@ def restrict_to_common_range(curves: dict[str, Curves]) -> tuple[dict[str, Curve
     high = min(c.steps[-1] for c in curves.values())
     if low > high:
         return {}, float(high)
-    common = {method: c.between(low, high) for method, c in curves.items()}
-    return common, float(high)
+    return {method: c.between(low, high) for method, c in curves.items()}, float(high)
