@@ -289,7 +289,7 @@ def find_scale(
     high = given.get("high", high)
     if {"low", "high"} & given.keys():
         how = f"as given by --scores; otherwise {how}"
-    if not high > low:
+    if not high > low or math.isclose(high, low):
         return None
     threshold = given.get("threshold", low + scores.threshold * (high - low))
     return Scale(low, high, threshold, how)

@@ -39,6 +39,8 @@ def test_area_under_the_curve():
     # Trapezoids of widths 1 and 3: (0+2)/2 + 3*(2+4)/2 = 10, over a length of 4
     assert Curves(np.array([0.0, 1, 4]), np.array([[0.0, 2, 4]])).means().tolist() == [2.5]
     assert Curves(np.array([7.0]), np.array([[3.0]])).means().tolist() == [3.0]
+    constant = Curves(1024 * np.arange(1.0, 11), np.full((1, 10), -200.0))
+    assert constant.finals() == [-200.0], "without a rounding error, which would be a difference between methods"
 
 
 def test_the_final_return_is_the_mean_of_the_last_tenth_with_any_evaluation_interval():

@@ -88,6 +88,15 @@ def test_the_scale_extends_from_random_actions_to_the_best_method(tmp_path):
     )
 
 
+def test_equal_returns_are_no_scale(tmp_path):
+    """For example of a task that no run solves, whose means differ by rounding errors."""
+    for seed in range(3):
+        rows = [row(1000.0 * (i + 1), -51.3, -51.3) for i in range(3)]
+        write(tmp_path / str(seed), rows, settings("MountainCarContinuous-v0", "NMER", seed, 3000))
+    write(tmp_path / "3", rows, settings("MountainCarContinuous-v0", "Uniform", 0, 3000))
+    assert tables_of(tmp_path)[0][0].tasks[0].scale is None
+
+
 def test_known_returns_do_not_scale_success_rates(tmp_path):
     rows = [row(1000.0 * (i + 1), 0.0, -50.0, **{"evaluation/env_runners/success_rate": i / 4}) for i in range(5)]
     write(tmp_path / "a", rows, settings("FetchReach-v4", "HER", 0, 5000))
