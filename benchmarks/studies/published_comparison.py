@@ -43,12 +43,6 @@ def find_published(env: str, method: str, steps: int) -> tuple[float, float, int
     return float(row["mean"]), float(row["sd"]), int(row["seeds"])
 
 
-def own_returns(runs: pd.DataFrame, steps: int) -> dict[str, np.ndarray]:
-    """Return the evaluation returns ``(n,)`` after `steps` by environment."""
-    rows = runs[runs["steps"] == steps]
-    return {env: of_env["value"].to_numpy(float) for env, of_env in rows.groupby("env")}
-
-
 def iqm(means: np.ndarray, envs: Sequence[str]) -> np.ndarray:
     """Return the interquartile means ``(...)`` over tasks of means ``(..., tasks)``, each divided by its scale."""
     scales = np.array([SCALES.get(env, 1_000.0) for env in envs])
@@ -166,7 +160,10 @@ def make_report(folder: Path) -> Found:
     """Return the tables of finished runs, and a function that draws the figure."""
     runs = read(folder)
     counted, others = split_by_completeness(runs[runs["arm"] == ARM])
-    parts = [describe(own_returns(counted, steps), steps) for steps in compared_steps(runs)]
+    parts = []
+    for steps in compared_steps(runs):
+        by_env = counted[counted["steps"] == steps].groupby("env")["value"]
+        parts.append(describe({str(env): returns.to_numpy(float) for env, returns in by_env}, steps))
     for row in others[others["steps"] == runs["steps"].max()].itertuples():
         parts.append(f"not counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f} after {row.steps:,.0f} steps")
     return "\n\n".join(parts), lambda: draw(counted)

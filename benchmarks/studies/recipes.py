@@ -27,11 +27,6 @@ LAST = 3
 """Number of last evaluations to average for the final return."""
 
 
-def finals(runs: list[pd.DataFrame]) -> np.ndarray:
-    """Return the final return of each seed ``(n,)``."""
-    return np.array([run["value"].iloc[-LAST:].mean() for run in runs])
-
-
 def listed(values: np.ndarray) -> str:
     """Return returns of all seeds, separated by commas."""
     return ", ".join(f"{value:.3g}" for value in values)
@@ -46,7 +41,7 @@ def describe(rows: pd.DataFrame) -> str:
         for arm in COLORS:
             runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == arm)])
             found[arm] = np.array([run["value"].mean() for run in runs])
-            final = finals(runs)
+            final = np.array([run["value"].iloc[-LAST:].mean() for run in runs])
             steps = int(rows.loc[rows["env"] == env, "steps"].max())
             learns = "yes" if (final >= required).all() else "no"
             cells = [f"{steps:,}", listed(final), f"{required:.3g}", learns, listed(found[arm])]

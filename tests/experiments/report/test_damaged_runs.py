@@ -28,10 +28,6 @@ def rows(*changed):
 ATTACKS = {
     "settings-list": ({"params.json": "[1, 2]"}, "unreadable", "params.json holds no settings"),
     "seed-list": (params(seed=[1]), "unreadable", "seed is [1]; expected a whole number"),
-    "steps-text": (params(total_env_steps="many"), "unreadable", "total_env_steps is many; expected a whole number"),
-    "arguments-list": (params(buffer_args=[1]), "unreadable", "'list' object has no attribute 'items'"),
-    "numbers-are-lists": (rows(ROWS[0], row(2000.0, [1], {"a": 2}), ROWS[2]), "finished", ""),
-    "mappings-are-text": (rows(ROWS[0], ROWS[1] | {"env_runners": "x", "evaluation": [1]}, ROWS[2]), "finished", ""),
     "rows-are-lists": (rows("[1, 2]"), "unreadable", "a list; expected results"),
     "rows-binary": ({"result.json": b"\xff\xfe\x00garbage"}, "unreadable", "can't decode"),
     "rows-are-no-json": (rows("not json at all"), "unreadable", "holds no readable result"),
