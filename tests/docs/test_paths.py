@@ -1,4 +1,4 @@
-"""The paths in docs/concepts.md are those of the code: a reward and an argument are followed through the files."""
+"""A reward and an argument of NMER pass the files that docs/concepts.md lists."""
 
 import re
 import sys

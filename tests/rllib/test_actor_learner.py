@@ -168,7 +168,8 @@ def test_evaluation_uses_the_most_likely_action(tmp_path):
     algorithm.save_to_path(tmp_path / "c")
     acting = play.build_algorithm(play.read_config(tmp_path / "c"))
     play.restore(acting, tmp_path / "c")
-    module, obs = acting.get_module(), torch.randn(5, 4)
+    module = acting.get_module()
+    obs = torch.randn(5, 4)
     with torch.no_grad():
         chosen = module.forward_inference({"obs": obs})["actions"]
         expected = algorithm.learner.single_module.policy.output(obs)[:, :-1].argmax(dim=-1)
@@ -238,14 +239,16 @@ class Recall(gym.Env):
     action_space = gym.spaces.Discrete(2)
 
     def __init__(self, config=None):
-        self.steps, self.shown = 0, 0
+        self.steps = 0
+        self.shown = 0
 
     def observation(self):
         return np.array([self.shown if self.steps == 0 else 0, self.steps == 3], np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.steps, self.shown = 0, int(self.np_random.integers(2)) * 2 - 1
+        self.steps = 0
+        self.shown = int(self.np_random.integers(2)) * 2 - 1
         return self.observation(), {}
 
     def step(self, action):
@@ -297,7 +300,8 @@ def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):
     algorithm = config(Recall, **CELLS).build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
-    module, obs = algorithm.learner.single_module, torch.randn(6, 3, 2)
+    module = algorithm.learner.single_module
+    obs = torch.randn(6, 3, 2)
     stored, state = interreplay.load_policy(tmp_path / "c"), module.policy.memory.begin(3)
     expected = []
     with torch.no_grad():

@@ -124,7 +124,8 @@ def test_rows_contain_the_outcome_of_their_action(env, vectorize):
     algorithm = build(env, vectorize)
     result = algorithm.train()
     rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
-    obs, after = rows.obs, rows.next_obs
+    obs = rows.obs
+    after = rows.next_obs
     if env == PARTS:
         obs, after = (torch.cat([part["episode"], part["step"]], dim=1) for part in (obs, after))
     assert torch.equal(after, obs + torch.tensor([0.0, 1.0]))
