@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from benchmarks.studies.ratio_report import group_by_task, random_returns, whole_seeds
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, read
-from benchmarks.studies.ten_tasks import ALL, Ratio, estimate_ratios, read_common_runs
+from benchmarks.studies.ten_tasks import ALL, ARM, Ratio, estimate_ratios, read_common_runs
 
 COLORS = {"Uniform-LN": "#2f7ed8", "NMER-LN": "#c65d21"}
 LABELS = {"Uniform-LN": "uniform replay", "NMER-LN": "NMER"}
@@ -77,7 +77,8 @@ def main() -> None:
     curves = read(args.folder / "sac_stable_critic")
     curves = whole_seeds(curves[curves["arm"].isin(COLORS)])
     ten_tasks = args.folder / "nmer_ten_tasks"
-    ratios = estimate_ratios(group_by_task(read_common_runs(ten_tasks), random_returns(ten_tasks)))
+    runs, baseline = read_common_runs(ten_tasks)
+    ratios = estimate_ratios(group_by_task(runs, random_returns(ten_tasks)), (ARM, baseline))
     plt.switch_backend("Agg")
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.6, 4.4), width_ratios=[1.55, 1], layout="constrained")
     draw_learning_curves(left, curves)

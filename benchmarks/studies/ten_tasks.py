@@ -1,13 +1,16 @@
-"""NMER and uniform replay on ten tasks: ``python -m benchmarks.studies.ten_tasks FOLDER``.
+"""NMER compared with uniform replay or with NaiveMixup on ten tasks: ``python -m benchmarks.studies.ten_tasks FOLDER``.
 
-FOLDER contains the runs of ``studies/nmer_ten_tasks.yaml``, as written by Tune or `benchmarks.keep_study`, and the
-returns of random actions (``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``). The
-folder ``sample_efficiency_confirmation`` next to it contains the runs with NMER.
+FOLDER contains the runs of ``studies/nmer_ten_tasks.yaml`` (uniform replay) or ``studies/mixup_ten_tasks.yaml``
+(NaiveMixup), as written by Tune or `benchmarks.keep_study`, and the returns of random actions
+(``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``). The folder
+``sample_efficiency_confirmation`` next to it contains the runs with NMER. NaiveMixup is also compared with uniform
+replay, whose runs are in the neighboring folder ``nmer_ten_tasks``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -24,10 +27,11 @@ from benchmarks.studies.study_curves import draw_curves, draw_ratios, read
 from benchmarks.studies.study_report import Found, report
 
 ARM = "nmer-layer-norm"
-BASELINE = "uniform-layer-norm"
-PAIR = contrast(ARM, BASELINE)
-COLORS = {ARM: "#c65d21", BASELINE: "#33658a"}
+UNIFORM = "uniform-layer-norm"
+MIXUP = "mixup-layer-norm"
+COLORS = {ARM: "#c65d21", MIXUP: "#2f9e75", UNIFORM: "#33658a"}
 CONFIRMATION = "sample_efficiency_confirmation"
+UNIFORM_STUDY = "nmer_ten_tasks"
 BRO_STEPS = 25_000
 CHOSEN_ON = ("dm_control/cheetah-run-v0", "HalfCheetah-v5", "dm_control/cartpole-swingup-v0")
 """Tasks on which the preset's settings were chosen."""
@@ -36,16 +40,32 @@ FLOOR = 0.01
 ALL = "all tasks"
 Ratio = tuple[float, float, float]
 """A ratio of areas and the bounds of its 95 % interval, NaN with one seed."""
+Pair = tuple[str, str]
+"""Two arms; the area of the first is divided by that of the second."""
 NEGLIGIBLE = 1.16
 """A ratio between this number and its reciprocal is negligible."""
 
 
-def conclusion(primary: Estimate) -> str:
-    """Return the conclusion from the primary effect, in the words that were fixed in advance."""
+@dataclass(frozen=True)
+class Words:
+    """Conclusions from an interval above and below 1, as fixed in advance."""
+
+    better: str
+    worse: str
+
+
+WORDS = {
+    UNIFORM: Words("the benefit of NMER is confirmed", "NMER harms"),
+    MIXUP: Words("near partners are better than random ones", "near partners are worse than random ones"),
+}
+
+
+def conclusion(primary: Estimate, baseline: str = UNIFORM) -> str:
+    """Return the conclusion from the comparison of NMER with an arm, in the words that were fixed in advance."""
     if primary.low > 1:
-        return "the benefit of NMER is confirmed"
+        return WORDS[baseline].better
     if primary.high < 1:
-        return "NMER harms"
+        return WORDS[baseline].worse
     if primary.low > 1 / NEGLIGIBLE and primary.high < NEGLIGIBLE:
         return "the difference is negligible"
     return "undecided"
@@ -56,21 +76,22 @@ def floors(tasks: Mapping[str, Task]) -> list[float]:
     return [FLOOR * find_published(env, METHODS[0], BRO_STEPS)[0] for env in tasks]
 
 
-def estimate_ratio(tasks: Mapping[str, Task]) -> Ratio:
-    """Return the ratio of the areas over some tasks."""
+def estimate_ratio(tasks: Mapping[str, Task], pair: Pair) -> Ratio:
+    """Return the ratio of the areas of two arms over some tasks."""
     each = list(tasks.values())
     least = floors(tasks)
+    arms = contrast(*pair)
     low = high = np.nan
     if len(each[0][ARM]) > 1:
-        low, high = bootstrapped(each, lambda drawn: effect(drawn, PAIR, least))
-    return float(np.exp(effect(each, PAIR, least))), float(np.exp(low)), float(np.exp(high))
+        low, high = bootstrapped(each, lambda drawn: effect(drawn, arms, least))
+    return float(np.exp(effect(each, arms, least))), float(np.exp(low)), float(np.exp(high))
 
 
-def estimate_ratios(tasks: Mapping[str, Task]) -> dict[str, Ratio]:
+def estimate_ratios(tasks: Mapping[str, Task], pair: Pair) -> dict[str, Ratio]:
     """Return the ratios over all tasks and on each task by label, in descending order of tasks' ratios."""
-    by_task = {short(env): estimate_ratio({env: task}) for env, task in tasks.items()}
+    by_task = {short(env): estimate_ratio({env: task}, pair) for env, task in tasks.items()}
     descending = sorted(by_task.items(), key=lambda item: -item[1][0])
-    return {ALL: estimate_ratio(tasks), **dict(descending)}
+    return {ALL: estimate_ratio(tasks, pair), **dict(descending)}
 
 
 def format_ratio(found: Ratio) -> str:
@@ -79,7 +100,7 @@ def format_ratio(found: Ratio) -> str:
     return f"{ratio:.2f}" if np.isnan(low) else f"{ratio:.2f} ({low:.2f} to {high:.2f})"
 
 
-def by_task(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio], runs: pd.DataFrame) -> str:
+def by_task(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio], runs: pd.DataFrame, pair: Pair) -> str:
     """Return areas and final returns by seed, and the ratio of the areas, for each task as Markdown."""
     last = runs[runs["steps"] == runs["steps"].max()]
     lines = []
@@ -87,12 +108,13 @@ def by_task(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio], runs: pd.Dat
         task = tasks[env]
         rows = last[last["env"] == env]
         cells = [short(env)]
-        for arm in (ARM, BASELINE):
+        for arm in pair:
             cells.append(_numbers(task[arm]))
-        for arm in (ARM, BASELINE):
+        for arm in pair:
             cells.append(_numbers(rows[rows["arm"] == arm].sort_values("seed")["value"]))
         lines.append([*cells, format_ratio(ratios[short(env)])])
-    heads = ["task", f"areas of {ARM}", f"of {BASELINE}", f"returns of {ARM}", f"of {BASELINE}", "ratio of mean areas"]
+    ours, theirs = pair
+    heads = ["task", f"areas of {ours}", f"of {theirs}", f"returns of {ours}", f"of {theirs}", "ratio of mean areas"]
     return table(heads, lines)
 
 
@@ -100,30 +122,27 @@ def _numbers(values: Sequence[float] | np.ndarray | pd.Series) -> str:
     return ", ".join(f"{value:,.0f}" for value in values)
 
 
-def over_tasks(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio]) -> str:
+def over_tasks(tasks: Mapping[str, Task], pair: Pair) -> str:
     """Return the ratios over all tasks, over the tasks without `CHOSEN_ON`, and over all tasks but one, as Markdown."""
-    lines = [_line(ALL, tasks, ratios[ALL])]
-    parts = {}
+    parts = {ALL: dict(tasks)}
     unseen = {env: task for env, task in tasks.items() if env not in CHOSEN_ON}
     parts[f"the {len(unseen)} tasks on which no setting was chosen"] = unseen
     for env in tasks:
         parts[f"without {short(env)}"] = {name: task for name, task in tasks.items() if name != env}
+    lines = []
+    arms = contrast(*pair)
     for name, part in parts.items():
-        lines.append(_line(name, part, estimate_ratio(part)))
-    return table(["tasks", "ratio of areas", "probability of improvement"], lines)
-
-
-def _line(name: str, tasks: Mapping[str, Task], ratio: Ratio) -> list[str]:
-    chance = np.mean([improvement(*PAIR(task)) for task in tasks.values()])
-    return [name, format_ratio(ratio), f"{chance:.2f}"]
+        chance = np.mean([improvement(*arms(task)) for task in part.values()])
+        lines.append([name, format_ratio(estimate_ratio(part, pair)), f"{chance:.2f}"])
+    return table([f"tasks, {pair[0]} against {pair[1]}", "ratio of areas", "probability of improvement"], lines)
 
 
 def final_returns(runs: pd.DataFrame) -> str:
-    """Return the interquartile means over tasks of the final returns of both arms."""
+    """Return the interquartile means over tasks of the final returns of each arm."""
     last = runs[runs["steps"] == runs["steps"].max()]
     found = []
-    for arm in (ARM, BASELINE):
-        means = last[last["arm"] == arm].groupby("env")["value"].mean()
+    for arm, rows in last.groupby("arm"):
+        means = rows.groupby("env")["value"].mean()
         found.append(f"{arm} {iqm(means.to_numpy(), list(means.index)):.3f}")
     return f"interquartile means of the final returns over tasks: {', '.join(found)}"
 
@@ -141,7 +160,7 @@ def draw(runs: pd.DataFrame, ratios: Mapping[str, Ratio], random: Mapping[str, f
         axis.xaxis.set_major_formatter(lambda at, _: f"{at / 1_000:.0f}k")
     for axis in axes[:, 0]:
         axis.set_ylabel("evaluation return")
-    left.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    left.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     axis = right.subplots()
     draw_ratios(axis, dict(ratios), (ALL,))
     axis.set_xscale("log")
@@ -152,26 +171,35 @@ def draw(runs: pd.DataFrame, ratios: Mapping[str, Ratio], random: Mapping[str, f
     return figure
 
 
-def read_common_runs(folder: Path) -> pd.DataFrame:
-    """Return the curves of the seeds that both arms have on all tasks."""
+def read_common_runs(folder: Path) -> tuple[pd.DataFrame, str]:
+    """Return the curves of the seeds that all arms have on all tasks, and the arm with which NMER is compared."""
+    own = read(folder)
+    baseline = str(own["arm"].iloc[0])
     confirmation = read(folder.parent / CONFIRMATION)
-    both = pd.concat([confirmation[confirmation["arm"] == ARM], read(folder)], ignore_index=True)
-    return whole_seeds(both, fewest=1)
+    runs = [confirmation[confirmation["arm"] == ARM], own]
+    if baseline != UNIFORM:
+        runs.append(read(folder.parent / UNIFORM_STUDY))
+    return whole_seeds(pd.concat(runs, ignore_index=True), fewest=1), baseline
 
 
 def make_report(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
-    runs = read_common_runs(folder)
+    runs, baseline = read_common_runs(folder)
     random = random_returns(folder)
     tasks = group_by_task(runs, random)
-    ratios = estimate_ratios(tasks)
-    parts = [by_task(tasks, ratios, runs), over_tasks(tasks, ratios), final_returns(runs)]
+    pair = (ARM, baseline)
+    ratios = estimate_ratios(tasks, pair)
+    parts = [by_task(tasks, ratios, runs, pair), over_tasks(tasks, pair), final_returns(runs)]
+    if baseline != UNIFORM:
+        parts.insert(2, over_tasks(tasks, (baseline, UNIFORM)))
     missing = missing_runs(folder)
     if missing:
         parts.append(missing)
     else:
-        primary = estimate(list(tasks.values()), PAIR, floors(tasks))
-        parts.append(f"By the decision rule fixed before the first run: {conclusion(primary)} (p {primary.p:.3f}).")
+        primary = estimate(list(tasks.values()), contrast(*pair), floors(tasks))
+        parts.append(
+            f"By the decision rule fixed before the first run: {conclusion(primary, baseline)} (p {primary.p:.3f})."
+        )
     return "\n\n".join(parts), lambda: draw(runs, ratios, random)
 
 

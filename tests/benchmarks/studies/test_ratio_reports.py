@@ -127,10 +127,12 @@ def ten_tasks_folders(tmp_path, seeds):
     envs = ("HalfCheetah-v5", "dm_control/walker-walk-v0")
     for env, seed in itertools.product(envs, range(seeds)):
         kept(tmp_path / ten_tasks.CONFIRMATION, env, ten_tasks.ARM, seed, 900 + 9 * seed)
-        kept(tmp_path / "nmer_ten_tasks", env, ten_tasks.BASELINE, seed, 600 + 6 * seed)
+        kept(tmp_path / "nmer_ten_tasks", env, ten_tasks.UNIFORM, seed, 600 + 6 * seed)
+        kept(tmp_path / "mixup_ten_tasks", env, ten_tasks.MIXUP, seed, 1_200 + 12 * seed)
     kept(tmp_path / ten_tasks.CONFIRMATION, envs[0], "recipe", 0, 5_000)  # an arm that is not compared
     random = {env: {"mean": 0.0} for env in envs}
-    (tmp_path / "nmer_ten_tasks" / "random_returns.json").write_text(json.dumps(random))
+    for name in ("nmer_ten_tasks", "mixup_ten_tasks"):
+        (tmp_path / name / "random_returns.json").write_text(json.dumps(random))
     return tmp_path / "nmer_ten_tasks"
 
 
@@ -148,6 +150,15 @@ def test_ten_tasks(tmp_path):
     assert [axis.get_title() for axis in draw().axes] == ["HalfCheetah", "walker-walk", ""]
 
 
+@pytest.mark.slow
+def test_ten_tasks_with_random_partners(tmp_path):
+    text, draw = ten_tasks.make_report(ten_tasks_folders(tmp_path, 2).parent / "mixup_ten_tasks")
+    assert "| all tasks | 0.75 (0.7" in text.split("against mixup-layer-norm")[1]
+    assert "| all tasks | 2.00 (1.9" in text.split("mixup-layer-norm against uniform-layer-norm")[1]
+    assert "near partners are worse than random ones" in text
+    assert len(draw().axes) == 3
+
+
 def test_ten_tasks_with_one_seed_have_no_interval_and_no_decision(tmp_path, monkeypatch):
     note = "4 of 6 runs have not finished; the decision requires all of them."
     monkeypatch.setattr(ten_tasks, "missing_runs", lambda folder: note)
@@ -158,8 +169,9 @@ def test_ten_tasks_with_one_seed_have_no_interval_and_no_decision(tmp_path, monk
 
 def test_mean_areas_below_a_hundredth_of_the_published_return_count_as_that():
     """BRO's published return on walker-walk is 747."""
-    task = {ten_tasks.ARM: np.array([14.94, 14.94]), ten_tasks.BASELINE: np.array([-50.0, 40.0])}
-    assert ten_tasks.estimate_ratio({"dm_control/walker-walk-v0": task})[0] == pytest.approx(2.0, rel=0.01)
+    task = {ten_tasks.ARM: np.array([14.94, 14.94]), ten_tasks.UNIFORM: np.array([-50.0, 40.0])}
+    pair = (ten_tasks.ARM, ten_tasks.UNIFORM)
+    assert ten_tasks.estimate_ratio({"dm_control/walker-walk-v0": task}, pair)[0] == pytest.approx(2.0, rel=0.01)
 
 
 CONCLUSIONS = [
