@@ -30,8 +30,8 @@ class CapturedUpdate:
     """An update that runs as CUDA graphs, with the same results.
 
     Batches can be in main memory: their columns are copied to the GPU in one piece, and nothing waits for the copy.
-    There is one graph for each form of batch and each `Update.phase`. Batches with a loss of their own, and updates of
-    classes that override `Update.update`, run without a graph.
+    There is one graph for each form of batch and each `Update.phase`. Batches with a loss of their own, unrolls with
+    the setting `critic_loss`, and updates of classes that override `Update.update` run without a graph.
 
     Args:
         update: The update; its networks are on a GPU.
@@ -49,7 +49,8 @@ class CapturedUpdate:
     def update(self, batch: Any, rng: Any) -> Any:
         """Learn from a batch; arguments and result as in `Update.update`."""
         update = self._update
-        if type(update).update is not Update.update or getattr(batch, "critic_loss", None) is not None:
+        own_loss = getattr(batch, "critic_loss", None) or getattr(update, "value_loss", None)
+        if type(update).update is not Update.update or own_loss is not None:
             return update.update(batch.to(self._device), rng)
         if hasattr(batch, "transitions"):
             batch = make_batch(batch)

@@ -151,8 +151,8 @@ class IMPALAUpdate(Update):
         if self.value_loss is None:
             value_loss = 0.5 * (errors.square() * counted * weights).sum()
         else:
-            each = self.value_loss.values(errors.reshape(1, -1)).view_as(errors)  # steps are the rows of one critic
-            value_loss = (each * counted * weights).sum()
+            rows = counted.bool()  # these steps are the rows of one critic
+            value_loss = (self.value_loss.values(errors[rows][None]) * weights.expand_as(errors)[rows]).sum()
         entropies = self.family.entropy(pi)
         total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
         clones = [replayed.new_zeros(()), replayed.new_zeros(())]

@@ -159,7 +159,7 @@ def test_the_policy_that_v_trace_implies():
     torch.testing.assert_close(family.kl(pi.log(), mu.log()), (pi * (pi / mu).log()).sum())
 
 
-def test_a_loss_of_the_value_takes_all_steps_as_rows_of_one_critic():
+def test_a_loss_of_the_value_takes_live_steps_as_rows_of_one_critic():
     nets, given = networks(), unrolls()
     given = given.replace(rewards=5.0 * given.rewards)
     found = [
@@ -171,8 +171,8 @@ def test_a_loss_of_the_value_takes_all_steps_as_rows_of_one_critic():
     family = nets.actor.family
     logs = family.log_prob(outputs[:-1, :, :-1], given.actions) - family.log_prob(given.policy, given.actions)
     targets, _ = update.returns(logs.detach(), outputs[..., -1].detach(), given, None)
-    errors = (targets - outputs[..., -1])[:-1].reshape(1, -1)
-    loss = (PAL(0.7).values(errors) * given.live.reshape(1, -1)).sum()
+    errors = (targets - outputs[..., -1])[:-1][given.live]
+    loss = PAL(0.7).values(errors[None]).sum()
     expected = torch.autograd.grad(loss, update.parameters)
     assert_same([with_value - without for without, with_value in zip(*found, strict=True)], expected, 2e-4)
 
