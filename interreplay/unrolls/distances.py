@@ -18,7 +18,7 @@ KINDS = ("ln", "cosine", "kl")
 class UnrollDistance:
     """Distance between the outputs of two policies at the live steps of unrolls.
 
-    * ``"ln"``: the Lᵖ norm of the difference over all steps and outputs;
+    * ``"ln"``: the Lᵖ norm of the difference over all steps and outputs, divided by the p-th root of the steps;
     * ``"cosine"``: 1 − cos of the angle between all steps and outputs;
     * ``"kl"``: KL(behavior ‖ current), averaged over the steps.
 
@@ -56,11 +56,15 @@ class UnrollDistance:
             )
         behavior = behavior.float()
         current = current.to(behavior.device).float()
+        steps = live.sum(dim=0).clamp(min=1)
         if self.kind == "kl":
             family: Family = Normal(behavior.shape[-1] // 2) if self.gaussian else Categorical(behavior.shape[-1])
-            steps = family.kl(behavior, current).clamp(min=0.0)  # rounding may make it negative
-            return torch.where(live, steps, 0.0).sum(dim=0) / live.sum(dim=0).clamp(min=1)
-        return self._row_distance(_flat_rows(behavior, live), _flat_rows(current, live))
+            divergences = family.kl(behavior, current).clamp(min=0.0)  # rounding may make it negative
+            return torch.where(live, divergences, 0.0).sum(dim=0) / steps
+        distances = self._row_distance(_flat_rows(behavior, live), _flat_rows(current, live))
+        if self.kind == "ln":
+            distances /= steps ** (1.0 / self.norm)
+        return distances
 
 
 def _flat_rows(outputs: Tensor, live: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def naive(kind: str, then: list, now: list, norm: float, gaussian: bool) -> floa
         return sum(p * math.log(p / q) for ps, qs in pairs for p, q in zip(ps, qs, strict=True)) / max(1, len(then))
     one, other = [x for step in then for x in step], [x for step in now for x in step]
     if kind == "ln":
-        return sum(abs(x - y) ** norm for x, y in zip(one, other, strict=True)) ** (1 / norm)
+        return (sum(abs(x - y) ** norm for x, y in zip(one, other, strict=True)) / max(1, len(then))) ** (1 / norm)
     lengths = math.sqrt(sum(x * x for x in one)) * math.sqrt(sum(y * y for y in other))
     return 1 - sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 1.0
 
@@ -89,7 +89,7 @@ def test_attentive_compares_outputs_or_features_with_the_newest_step():
             compared = 2 * (stored.obs["a"] if isinstance(obs, dict) else stored.obs)[:-1]
         for slot in range(30):
             live = stored.live[:, slot]
-            expected = float((compared[live, slot] - compared[-1, -1]).abs().sum())
+            expected = float((compared[live, slot] - compared[-1, -1]).abs().sum(dim=-1).mean())
             assert float(found[slot]) == pytest.approx(expected, rel=1e-5)
 
 
