@@ -46,10 +46,12 @@ class Exploration(ABC):
         return self.act_and_record(policy, obs, rng, record=False).actions
 
     def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> ActResult:
-        """Return actions and, if `record`, the recorded outputs of the same network call."""
+        """Return actions and, if `record`, the recorded outputs of the policy without noise."""
         output = self.output(policy, obs, rng)
         recorded = {}
-        if record:
+        if record and policy.noisy:
+            recorded = policy.record(policy.output(obs))
+        elif record:
             recorded = policy.record(output)
         actions = self.choose(policy, output, rng)
         if is_users_class(type(self)):

@@ -168,7 +168,9 @@ def test_noisy_networks_draw_noise_before_each_step():
     policy, exploration = NoisyActor(INPUTS, SIZE, (8,)), Noisy()
     exploration.check(policy)
     for step in (1, 2, 3):
-        assert torch.allclose(exploration.act(policy, OBS, rng()), torch.tensor(0.1 * step))
+        acted = exploration.act_and_record(policy, OBS, rng())
+        assert torch.allclose(acted.actions, torch.tensor(0.1 * step))
+        assert torch.equal(acted.recorded["behavior"], policy.output(OBS)), "without noise"
 
 
 @pytest.mark.parametrize("make", [Greedy, Sampled, EpsilonGreedy, Gaussian, Random])
