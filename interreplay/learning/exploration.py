@@ -76,7 +76,9 @@ class Exploration(ABC):
 
 
 def check_actions(exploration: Exploration, policy: Policy, actions: Any, count: int) -> Any:
-    """Return the actions that a user's exploration chose for `count` observations, clipped if they are continuous.
+    """Return the actions of a user's exploration for `count` observations in main memory, clipped if continuous.
+
+    Environments need them there, and checks on a GPU would wait for it a second time.
 
     Raises:
         PartError: The actions have another type, shape or dtype, contain NaN, or are indices that do not exist.
@@ -99,6 +101,7 @@ def check_actions(exploration: Exploration, policy: Policy, actions: Any, count:
     elif actions.shape != shape or actions.is_floating_point() == policy.discrete:
         returned = f"actions of shape {tuple(actions.shape)} of {actions.dtype}"
     else:
+        actions = actions.cpu()
         inside = (actions >= low) & (actions <= high)
         if not bool(inside.all()):
             returned = f"the action {actions[~inside][0].item()}"
