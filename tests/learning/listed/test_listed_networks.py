@@ -153,6 +153,7 @@ class OwnWeights(nn.Module):
 def test_resets_draw_parameters_of_own_layers_again(trainer):
     layers = [{"layer": f"{__name__}:OwnWeights"}, *linear(4, activation="ELU")]
     networks = made(trainer, network={"actor": layers, "critic": layers})
+    assert isinstance(networks.actor.body, LayerStack) and isinstance(networks.critics, LayerStack)
     before = {name: parameter.clone() for name, parameter in networks.named_parameters()}
     networks.reset(torch.Generator().manual_seed(3))
     for name, parameter in networks.named_parameters():
