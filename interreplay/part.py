@@ -14,7 +14,6 @@ from torch import Tensor
 from interreplay.errors import InterreplayWarning, PartError
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep, ReadView
-from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, Transitions, map_observation
 
 Score = Callable[[Transitions, Collection[str]], Mapping[str, Tensor]]
@@ -189,23 +188,6 @@ class AnnealedPart(Part):
         self.progress = float(state["progress"])
 
 
-def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
-    """Call `Part.evict` for the rows that the next `count` rows (at most the capacity) will replace.
-
-    Returns:
-        Slots ``(count,)`` of the next rows if each replaces a row and a part was called, else None.
-    """
-    if storage.written + count <= storage.capacity:
-        return None
-    affected = [part for part in parts if overrides(part, "evict")]
-    if not affected:
-        return None
-    slots = storage.next_replaced(count)
-    for part in affected:
-        part.evict(storage, slots)
-    return slots if len(slots) == count else None
-
-
 def overrides(part: Part, method: str) -> bool:
     """Return whether a part, or a part inside it, has its own `method`."""
     if getattr(type(part), method) is not getattr(Part, method):
@@ -250,6 +232,43 @@ def result_error(part: Part, answer: object, expected: type, how: str) -> PartEr
     """Return the error for a return value of a type that violates the contract; `how` lists the type's arguments."""
     name = type(part).__name__
     return PartError(f"{name} returned a {type(answer).__name__}; expected {expected.__name__}{how}")
+
+
+def check_tensor(
+    source: str,
+    what: str,
+    given: Any,
+    shape: Sequence[int | str],
+    dtype: torch.dtype | None = None,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Check a tensor that a user's part or function returned.
+
+    Args:
+        source: Name of the part or function.
+        what: Name of the tensor.
+        given: The tensor.
+        shape: Expected shape.
+        dtype: Expected dtype; None for any float dtype.
+        limits: Smallest and largest value; NaN is outside. None accepts all values.
+
+    Raises:
+        PartError: With what was returned and what is expected.
+    """
+    size = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
+    expected = f"expected a tensor of shape ({size}) of {dtype or 'a float dtype'}"
+    if not isinstance(given, Tensor):
+        raise PartError(f"{source} returned {what} of type {type(given).__name__}; {expected}")
+    right_dtype = given.is_floating_point() if dtype is None else given.dtype is dtype
+    if tuple(given.shape) != tuple(shape) or not right_dtype:
+        raise PartError(f"{source} returned {what} of shape {tuple(given.shape)} of {given.dtype}; {expected}")
+    if limits is not None:
+        low, high = limits
+        tolerance = 1e-6 if given.is_floating_point() else 0
+        inside = (given >= low) & (given <= high + tolerance)
+        if not bool(inside.all()):
+            wrong = given[~inside].flatten()[0].item()
+            raise PartError(f"{source} returned {what} with the value {wrong}; expected {low} to {high}")
 
 
 def standard_normal(shape: Sequence[int], rng: np.random.Generator) -> Tensor:

@@ -22,7 +22,7 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import Context, bind, class_names, evict, overrides, result_error, union
+from interreplay.part import Context, bind, class_names, overrides, result_error, union
 from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import Columns, get_columns, num_features
@@ -110,7 +110,7 @@ class ReplayBuffer:
         self._owner = object()
         self._links_checked = False
         self._checking = [part for part in self.parts.values() if overrides(part, "check_rows")]
-        self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
+        self._draws_to_check = CHECKED_DRAWS * any(map(has_own_code, self.parts.values()))
 
     def __len__(self) -> int:
         return len(self.storage)
@@ -168,7 +168,11 @@ class ReplayBuffer:
         return transitions
 
     def _add(self, transitions: Transitions) -> Tensor:
-        slots = self.storage.write(transitions, evict(self.parts.values(), self.storage, len(transitions)))
+        replaced = self.storage.next_replaced(len(transitions))
+        if len(replaced):
+            for part in self.parts.values():
+                part.evict(self.storage, replaced)
+        slots = self.storage.write(transitions)
         for part in self.parts.values():
             part.observe(self.storage, slots)
         return slots
@@ -222,7 +226,7 @@ class ReplayBuffer:
 
         Raises:
             ValueError: If `size` is not a positive integer or nothing is stored.
-            PartError: If a part violates its contract. For users' parts, the first `CHECKED_DRAWS` draws are checked.
+            PartError: If a part violates its contract. With users' parts, the first `CHECKED_DRAWS` draws are checked.
         """
         if not isinstance(size, Integral) or size < 1 or not len(self):
             raise ValueError(f"cannot sample {size!r} rows from {len(self)} stored ones; expected at least 1 of each")
@@ -231,15 +235,14 @@ class ReplayBuffer:
             self._use_n_step(int(self.rng.integers(low, high, endpoint=True)))
         self.check_links()
         draw = self.selector.draw(self.storage, size, self.rng)
-        checked = self._needs_check("selector")
-        if checked:
+        if self._draws_to_check:
             check_draw(self.selector, draw, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
         anchors, neighbors, partners, alone = self._gather(draw.slots)
         made = self.synthesizer(anchors, neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise result_error(self.synthesizer, made, Synthesized, "(rows, mix)")
-        if self._needs_check("synthesizer"):
+        if self._draws_to_check:
             check_synthesized(self.synthesizer, made, anchors)
         rows = made.rows
         mix = made.mix
@@ -262,8 +265,9 @@ class ReplayBuffer:
             weights = self.credit.weights(
                 self.storage, self.selector, draw.slots, draw.probabilities, partners=partners, mix=mix
             )
-            if checked:
+            if self._draws_to_check:
                 check_weights(self.selector, weights, size)
+        self._draws_to_check = max(0, self._draws_to_check - 1)
         return Sample(
             transitions=rows,
             slots=draw.slots,
@@ -284,13 +288,6 @@ class ReplayBuffer:
         if n_step != self.view.n_step:
             self.use_view(read_view(n_step, self.view.gamma))
 
-    def _needs_check(self, name: str) -> bool:
-        """Return whether to check the next result of a part, and count it."""
-        left = self._draws_to_check.get(name, 0)
-        if left:
-            self._draws_to_check[name] = left - 1
-        return left > 0
-
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
         """Read the rows in `slots` ``(n,)``, and their neighbors if the synthesizer uses them.
 
@@ -304,7 +301,7 @@ class ReplayBuffer:
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise result_error(self.neighborhood, found, Neighbors, "(slots)")
-        if self._needs_check("neighborhood"):
+        if self._draws_to_check:
             check_neighbors(self.neighborhood, found, slots, len(self))
         alone = None
         if not found.slots.shape[1]:

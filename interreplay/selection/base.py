@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
@@ -56,8 +55,10 @@ class Draw(NamedTuple):
     origins: Tensor | None = None
 
 
-class Selector(Part, ABC):
+class Selector(Part):
     """Draws anchors. Subclasses that draw rows independently set `independent_rows`.
+
+    Implement `select` if rows are drawn one by one, and `draw` if a batch is composed as a whole.
 
     Attributes:
         knows_probabilities: Whether `probabilities` is implemented.
@@ -74,13 +75,13 @@ class Selector(Part, ABC):
     eps: float = 0.0
     critic_loss: CriticLoss | None = None
 
-    @abstractmethod
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Draw `size` stored rows.
 
         Returns:
             Slots ``(size,)`` int64 and the probability ``(size,)`` of drawing each row.
         """
+        raise NotImplementedError(f"{type(self).__name__} implements neither select nor draw")
 
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         """Draw `size` stored rows with weights, losses and targets; by default the result of `select`."""

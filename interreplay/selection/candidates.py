@@ -14,7 +14,7 @@ from interreplay.part import AnnealedPart
 from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.columns import get_part_name
 from interreplay.storage.ring import Storage
-from interreplay.transitions import Observation, join_parts, observation_parts
+from interreplay.transitions import Observation, flat_parts, join_parts, observation_parts
 
 CandidateDistance = Callable[[Any, Tensor], Tensor]
 """Maps ``(stored, slots (m,))`` to distances ``(m,)``."""
@@ -82,11 +82,5 @@ def read_observations(storage: Storage, slots: Tensor, column: str | None = None
 
 def flat_floats(values: Observation) -> Tensor:
     """Return observations or network outputs as floats ``(n, d)``; named parts are concatenated by name."""
-    parts = observation_parts(values)
-    columns = []
-    for name in sorted(parts):
-        column = parts[name].reshape(len(parts[name]), -1)
-        if not column.is_floating_point():
-            column = column.float()
-        columns.append(column)
-    return torch.cat(columns, dim=1)
+    columns = flat_parts(dict(sorted(observation_parts(values).items())), 1)
+    return torch.cat([column if column.is_floating_point() else column.float() for column in columns], dim=1)

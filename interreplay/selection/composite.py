@@ -125,10 +125,6 @@ class MixedSelection(Composite):
         self.shares = Shares(list(selectors), shares)
         self.knows_probabilities = all(part.knows_probabilities for part in self.selectors.values())
 
-    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        draw = self.draw(stored, size, rng)
-        return draw.slots, draw.probabilities
-
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         counts = self.shares.counts(size, list(self.selectors))
         draws = []
@@ -155,9 +151,8 @@ class MixedSelection(Composite):
             joined = joined._replace(critic_loss=losses)
         if any(draw.actor_weights is not None for draw in draws):
             actor_weights = []
-            for draw in draws:
-                equal = torch.ones(len(draw.slots))
-                actor_weights.append(equal if draw.actor_weights is None else draw.actor_weights)
+            for draw, own in zip(draws, weights, strict=True):
+                actor_weights.append(torch.ones_like(own) if draw.actor_weights is None else draw.actor_weights)
             joined = joined._replace(actor_weights=torch.cat(actor_weights))
         return joined
 

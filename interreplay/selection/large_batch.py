@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from interreplay.errors import PartError, check_number
 from interreplay.learning.update import MEAN_ERROR, SCORING, TARGET
-from interreplay.part import Context, Score
+from interreplay.part import Context, Score, check_tensor
 from interreplay.selection.base import Draw, Selector, SlotStore
 from interreplay.storage.ring import Storage
 
@@ -62,9 +63,6 @@ class LargeBatch(Selector):
         slots = slots.index_select(0, kept)
         return Draw(slots, probabilities, weights, actor_weights=weights, targets=targets)
 
-    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        return self.draw(stored, size, rng)[:2]
-
     def errors(self, stored: SlotStore, slots: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return |δ| > 0 of the rows in `slots` ``(m,)``, float64 ``(m,)``, and their targets ``(m,)`` if available.
 
@@ -89,20 +87,8 @@ def check_scores(scores: Any, count: int) -> None:
         PartError: The mean errors are missing or not `count` finite numbers of at least 0, or the targets have another
             shape.
     """
-    expected = f"expected a mapping with {MEAN_ERROR!r}: a tensor of finite numbers >= 0 of shape {(count,)}"
-    if not isinstance(scores, Mapping):
-        raise PartError(f"score returned a {type(scores).__name__}; {expected}")
-    if MEAN_ERROR not in scores:
-        raise PartError(f"score returned {sorted(scores)}; {expected}")
-    for name in (MEAN_ERROR, TARGET):
-        column = scores.get(name)
-        if column is None:
-            continue
-        if not isinstance(column, Tensor):
-            raise PartError(f"score returned {name!r} of type {type(column).__name__}; {expected}")
-        if column.shape != (count,):
-            raise PartError(f"score returned {name!r} of shape {tuple(column.shape)}; {expected}")
-    errors = scores[MEAN_ERROR]
-    valid = torch.isfinite(errors) & (errors >= 0)
-    if not bool(valid.all()):
-        raise PartError(f"score returned {MEAN_ERROR!r} with {errors[~valid][0].item()}; {expected}")
+    if not isinstance(scores, Mapping) or MEAN_ERROR not in scores:
+        raise PartError(f"score returned {scores!r}; expected a mapping with {MEAN_ERROR!r}")
+    check_tensor("score", repr(MEAN_ERROR), scores[MEAN_ERROR], (count,), limits=(0.0, sys.float_info.max))
+    if scores.get(TARGET) is not None:
+        check_tensor("score", repr(TARGET), scores[TARGET], (count,))

@@ -107,9 +107,6 @@ class ActorPrioritized(LossAdjusted):
             critic_loss=RowwiseLoss(losses),
         )
 
-    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        return self.draw(stored, size, rng)[:2]
-
     def _inverses(self) -> SumTree:
         """Return the tree of 1 / max(|δ|, 1)^α, computed from the raw priorities on the first call."""
         if self._inverse is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from interreplay.part import AnnealedPart
 from interreplay.selection.base import Selector, SlotStore
 
 
-class AgeSelector(Selector):
+class AgeSelector(Selector, ABC):
     """Draws rows independently by age: 0 is the newest of N stored rows and N − 1 the oldest."""
 
     independent_rows = True

@@ -106,17 +106,17 @@ def test_a_missing_score_is_an_error():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        (None, "a NoneType"),
-        ({"target": torch.zeros(16)}, r"\['target'\]"),
-        ({"mean_error": np.ones(16)}, "'mean_error' of type ndarray"),
+        (None, "None; expected a mapping with 'mean_error'"),
+        ({"target": 0}, "{'target': 0}; expected a mapping with 'mean_error'"),
+        ({"mean_error": np.ones(16)}, "'mean_error' of type ndarray; expected a tensor"),
         ({"mean_error": torch.ones(15)}, r"'mean_error' of shape \(15,\)"),
         ({"mean_error": torch.ones(16), "target": torch.ones(16, 1)}, r"'target' of shape \(16, 1\)"),
-        ({"mean_error": torch.full((16,), torch.nan)}, "'mean_error' with nan"),
-        ({"mean_error": -torch.ones(16)}, "'mean_error' with -1.0"),
+        ({"mean_error": torch.full((16,), torch.nan)}, "'mean_error' with the value nan; expected 0.0"),
+        ({"mean_error": -torch.ones(16)}, "'mean_error' with the value -1.0; expected 0.0"),
     ],
 )
 def test_invalid_scores_of_a_user_are_rejected(scores, message):
     buffer = LaBER(capacity=ROWS, score=lambda rows, names: scores, seed=0)
     buffer.add(make(ROWS))
-    with pytest.raises(PartError, match=rf"score returned {message}; expected .*'mean_error': a tensor of finite"):
+    with pytest.raises(PartError, match=f"score returned {message}"):
         buffer.sample(4)
