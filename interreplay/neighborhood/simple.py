@@ -45,20 +45,14 @@ class RandomNeighbor(Neighborhood):
             remaining = remaining[~same]
             if not len(remaining):
                 return found
+        blocks = [np.arange(len(storage))]
         if len(storage) > BLOCK:
-            block = rng.integers(0, len(storage), BLOCK)
-            block_keys = discrete.keys(storage, torch.from_numpy(block))
-            anchor_keys = discrete.keys(storage, slots[remaining])
-            found[remaining, 0] = _draw_equal(slots[remaining], anchor_keys, block, candidate_keys=block_keys, rng=rng)
+            blocks.insert(0, rng.integers(0, len(storage), BLOCK))
+        for block in blocks:
+            found[remaining, 0] = _draw_equal(storage, discrete, slots[remaining], candidates=block, rng=rng)
             remaining = remaining[found[remaining, 0] == NO_NEIGHBOR]
             if not len(remaining):
-                return found
-        stored_keys = discrete.keys(storage, torch.arange(len(storage)))
-        anchor_keys = discrete.keys(storage, slots[remaining])
-        listed = np.flatnonzero(np.isin(stored_keys, anchor_keys))
-        found[remaining, 0] = _draw_equal(
-            slots[remaining], anchor_keys, listed, candidate_keys=stored_keys[listed], rng=rng
-        )
+                break
         return found
 
     def _draw(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
@@ -84,14 +78,17 @@ class Successor(Neighborhood):
 
 
 def _draw_equal(
-    slots: Tensor, anchor_keys: np.ndarray, candidates: np.ndarray, candidate_keys: np.ndarray, rng: np.random.Generator
+    storage: Storage, discrete: DiscreteColumns, slots: Tensor, candidates: np.ndarray, rng: np.random.Generator
 ) -> Tensor:
-    """Draw one candidate with the anchor's key per anchor, uniformly; never the anchor itself.
+    """Draw one candidate with the discrete values of each of `slots` ``(n,)``, uniformly; never the row itself.
 
-    Candidates may repeat. Return slots ``(n,)``, `NO_NEIGHBOR` for anchors without a candidate.
+    Candidates may repeat. Return slots ``(n,)``, `NO_NEIGHBOR` for rows without a candidate.
     """
-    order = np.argsort(candidate_keys, kind="stable")
-    ordered_keys = candidate_keys[order]
+    anchor_keys = discrete.keys(storage, slots)
+    keys = discrete.keys(storage, torch.from_numpy(candidates))
+    equal = np.flatnonzero(np.isin(keys, anchor_keys))
+    order = equal[np.argsort(keys[equal], kind="stable")]
+    ordered_keys = keys[order]
     ordered = candidates[order]
     first = np.searchsorted(ordered_keys, anchor_keys, side="left")
     last = np.searchsorted(ordered_keys, anchor_keys, side="right")

@@ -116,14 +116,15 @@ class FinalObservations:
     def put(self, parts: dict[str, Tensor]) -> np.ndarray:
         """Store n observations; return their indices ``(n,)`` int64."""
         n = len(next(iter(parts.values())))
-        fresh = max(n - len(self.free), 0)
-        index = [*self.free[len(self.free) - n + fresh :][::-1], *range(self.used, self.used + fresh)]
-        del self.free[len(self.free) - n + fresh :]
+        index = [self.free.pop() for _ in range(min(n, len(self.free)))]
+        fresh = n - len(index)
+        index += range(self.used, self.used + fresh)
         self.used += fresh
         if self.used > len(self.records):
             self.records.grow(max(self.used, 2 * len(self.records)))
-        self.records.scatter(np.array(index, dtype=np.int64), parts)
-        return np.array(index, dtype=np.int64)
+        places = np.array(index, dtype=np.int64)
+        self.records.write(places, parts)
+        return places
 
     def put_row(self, parts: dict[str, np.ndarray]) -> int:
         """Store one observation, with parts of length 1; return its index."""
@@ -273,7 +274,7 @@ class LinkedRows:
             parts[get_column_name(name)] = part[torch.from_numpy(ends)]
         link[ends] = -1 - self.tails.put(parts)
         derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
-        self.records.write(start, select_stored(transitions.columns()) | derived)
+        self.records.write(slice(start, start + n), select_stored(transitions.columns()) | derived)
         if not inside.all():
             outside = previous[after[~inside]] % self.capacity
             self._drop_final(self.links[outside])

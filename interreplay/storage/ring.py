@@ -187,8 +187,8 @@ class Storage:
             return self.next_replaced(0)
         return self.write(self.cast(transitions))
 
-    def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
-        """Store 1 to `capacity` rows returned by `cast`; return their slots ``(n,)``, computed if `slots` is None."""
+    def write(self, transitions: Transitions) -> Tensor:
+        """Store 1 to `capacity` rows returned by `cast`; return their slots ``(n,)``."""
         n = len(transitions)
         if self._chain is None:
             columns = self._stacks.begin(transitions, self.capacity)
@@ -205,8 +205,6 @@ class Storage:
             else:
                 self._chain.append(part, self.written)
             self.written += len(part)
-        if slots is not None:
-            return slots
         return self.consecutive_slots(start, n)
 
     def next_replaced(self, count: int) -> Tensor:
@@ -308,7 +306,7 @@ class FixedStorage(Storage):
         self._chain.tails.records.rows = as_tensor(state["tails"]["rows"])
         self._chain.tails.used = int(state["tails"]["used"])
 
-    def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
+    def write(self, transitions: Transitions) -> Tensor:
         raise ValueError(f"cannot add transitions to offline data {self.name}: its rows are read-only")
 
     def state_dict(self) -> dict[str, Any]:

@@ -131,21 +131,15 @@ class RowTable:
             return None, position
         return self.rows.numpy().view(dtypes[0]), position
 
-    def write(self, start: int, values: dict[str, Tensor]) -> None:
-        """Set columns of the rows from `start` on."""
-        rows = self._table[start : start + len(next(iter(values.values())))]
+    def write(self, rows: slice | np.ndarray, values: dict[str, Tensor]) -> None:
+        """Set columns of `rows`, a slice or indices ``(n,)``."""
         for name, value in values.items():
-            rows[name] = value.numpy(force=True)
+            self._table[name][rows] = value.numpy(force=True)
 
     def set_row(self, row: int, values: dict[str, np.ndarray]) -> None:
         """Set columns of one row to values of length 1."""
         for name, value in values.items():
             self._table[name][row] = value[0]
-
-    def scatter(self, index: Tensor | np.ndarray, values: dict[str, Tensor]) -> None:
-        """Set columns of the rows at `index` ``(n,)``."""
-        for name, value in values.items():
-            self._table[name][np.asarray(index)] = value.numpy(force=True)
 
     def grow(self, size: int) -> None:
         """Grow to `size` rows."""

@@ -12,7 +12,7 @@ from interreplay.part import AnnealedPart
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.synthesis.coefficient import Beta, Coefficient, check_coefficient, draw_coefficients
-from interreplay.transitions import Transitions, map_observation, observation_parts, unchecked
+from interreplay.transitions import Transitions, map_observation, observation_parts
 
 __all__ = ["Blend", "Mixup", "TerminationFn"]
 
@@ -78,20 +78,8 @@ class Blend(AnnealedPart, Synthesizer):
 
     @staticmethod
     def partners(neighbors: Transitions) -> Transitions:
-        """Return the first neighbor of each row of ``(n, k, ...)``, without episodes, truncation and extras."""
-
-        def first(column: Tensor) -> Tensor:
-            return column.select(1, 0)
-
-        return unchecked(
-            obs=map_observation(first, neighbors.obs),
-            actions=first(neighbors.actions),
-            rewards=first(neighbors.rewards),
-            next_obs=map_observation(first, neighbors.next_obs),
-            terminated=first(neighbors.terminated),
-            truncated=None,
-            discounts=None if neighbors.discounts is None else first(neighbors.discounts),
-        )
+        """Return the first neighbor of each row of ``(n, k, ...)``, without extras."""
+        return neighbors.replace(extras={}).map(lambda column: column.select(1, 0))
 
     def with_termination(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
         """Return `rows` with the termination computed by `termination_fn`; unchanged without one."""

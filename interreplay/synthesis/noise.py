@@ -15,7 +15,7 @@ from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import ExactMoments
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+from interreplay.transitions import Transitions, map_observation, observation_parts
 
 SINGLE_STEPS = OneStep()
 
@@ -84,36 +84,26 @@ class Noise(Synthesizer):
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if self.sigma == 0:
             return Synthesized(anchors)
-        observed = list(observation_parts(anchors.obs).values())
-        parts = [*observed, anchors.actions, anchors.rewards, *observation_parts(anchors.next_obs).values()]
-        widths = [part[:1].numel() for part in parts]
+        columns = [anchors.obs, anchors.actions, anchors.rewards, anchors.next_obs]
+        widths = []
+        for column in columns:
+            widths += [part[:1].numel() for part in observation_parts(column).values()]
         noise = standard_normal((len(anchors), sum(widths)), rng)
         noise *= (self.sigma * self.std()).to(noise) if self.uses_std else self.sigma
-        made = []
-        for part, epsilon in zip(parts, noise.split(widths, dim=1), strict=True):
-            epsilon = epsilon.reshape(part.shape).to(part.dtype)
+        epsilons = iter(noise.split(widths, dim=1))
+
+        def perturb(part: Tensor) -> Tensor:
+            epsilon = next(epsilons).reshape(part.shape).to(part.dtype)
             if not part.is_floating_point():
-                made.append(part)
-            elif self.multiplicative:
-                made.append(torch.addcmul(part, part, epsilon))
-            else:
-                made.append(part + epsilon)
-        m = len(observed)
-        actions = made[m]
+                return part
+            if self.multiplicative:
+                return torch.addcmul(part, part, epsilon)
+            return part + epsilon
+
+        obs, actions, rewards, next_obs = [map_observation(perturb, column) for column in columns]
         if actions.is_floating_point():
             actions = actions.clamp(self.low.to(actions), self.high.to(actions))
-
-        def observation(like: Observation, changed: list[Tensor]) -> Observation:
-            return join_parts(dict(zip(observation_parts(like), changed, strict=True)))
-
-        return Synthesized(
-            anchors.replace(
-                obs=observation(anchors.obs, made[:m]),
-                actions=actions,
-                rewards=made[m + 1],
-                next_obs=observation(anchors.next_obs, made[m + 2 :]),
-            )
-        )
+        return Synthesized(anchors.replace(obs=obs, actions=actions, rewards=rewards, next_obs=next_obs))
 
     def nbytes(self, capacity: int, features: int) -> int:
         return 5 * 8 * (2 * features + 1) + 8 if self.uses_std else 0
