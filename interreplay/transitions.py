@@ -242,7 +242,7 @@ class Transitions(ColumnGroup):
         return self.map(lambda column: column[index])
 
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
-        """Return λ·self + (1 − λ)·other for obs, actions, rewards and next_obs.
+        """Return λ·self + (1 − λ)·other for obs, actions, rewards, next_obs and, if both have them, discounts.
 
         Other columns and integer columns are taken from self. A row blended with itself is unchanged, bit for bit.
 
@@ -260,11 +260,15 @@ class Transitions(ColumnGroup):
                 shares[kind] = mix.to(mine.dtype).view(mix.shape + (1,) * (mine.dim() - mix.dim()))
             return torch.lerp(theirs, mine, shares[kind])
 
+        discounts = self.discounts
+        if discounts is not None and other.discounts is not None:
+            discounts = lerp(discounts, other.discounts)  # differ for returns of n steps that an episode's end has cut
         return self.replace(
             obs=map_observation(lerp, self.obs, other.obs),
             actions=lerp(self.actions, other.actions),
             rewards=lerp(self.rewards, other.rewards),
             next_obs=map_observation(lerp, self.next_obs, other.next_obs),
+            discounts=discounts,
         )
 
     def where(self, keep: Tensor, other: Transitions) -> Transitions:

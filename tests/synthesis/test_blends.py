@@ -251,6 +251,17 @@ def test_the_outcome_is_that_of_a_nearest_row(k, kind):
     identical(sample.transitions[~taken], buffer.storage[sample.slots[~taken]])
 
 
+def test_a_blend_of_returns_of_several_lengths_blends_their_discounts():
+    buffer = filled(NMER, kind={"ends": 0.1}, n_step=3, gamma=0.9)
+    sample = buffer.sample(256)
+    blended = sample.neighbor_slots >= 0
+    mix = sample.mix[blended]
+    own = buffer.read(sample.slots[blended]).discounts
+    other = buffer.read(sample.neighbor_slots[blended]).discounts
+    assert (own != other).any()
+    assert torch.allclose(sample.transitions.discounts[blended], mix * own + (1 - mix) * other)
+
+
 def test_an_n_step_outcome_includes_its_discount():
     buffer = filled(KNNOutcome, n_step=3, gamma=0.9)
     sample = buffer.sample(256)
