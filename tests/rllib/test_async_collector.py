@@ -86,7 +86,7 @@ def test_the_error_of_a_runner_that_cannot_be_saved_is_returned_by_the_next_roun
     runners = remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), CONFIG)
     assert str(runners.missing()) == "1 of 2 remote env runners lost"
     assert runners.call_each(None) == ["state"]
-    failure = runners.collect({}, None, None).failure
+    _, failure = runners.call_with_weights({}, None, "sample_timeout_s")
     assert isinstance(failure, RunnerLost)
     assert str(failure) == "remote env runner 2 died: RayError: ValueError: no state"
 

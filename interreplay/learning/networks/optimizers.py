@@ -248,11 +248,24 @@ class FastAdamW(FastAdam):
     decoupled = True
 
 
-class RootMeanSquare(PlainOptimizer):
-    """Base class of steps g / √(v + ε) with ε under the root and without momentum; subclasses define v."""
+class RMSprop(PlainOptimizer):
+    """RMSprop with ε under the root and without momentum: g / √(v + ε).
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, decay: float, eps: float):
+    PyTorch's adds ε to the root, and starts the squares at 0, so that its first steps are 1/√(1 − decay) times as long
+    as TensorFlow's.
+
+    Args:
+        params: Parameters.
+        lr: Learning rate.
+        decay: Decay of the averages per step.
+        eps: ε.
+        centered: With True, v = E[g²] − E[g]² with averages from 0, as in Mnih et al. 2015 and dqn_zoo. Otherwise,
+            v = E[g²] from 1, as in TensorFlow, published with IMPALA and A2C.
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, decay: float, eps: float, centered: bool = False):
         super().__init__(params, {"lr": lr, "decay": decay, "eps": eps, "weight_decay": 0.0})
+        self.centered = centered
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Take one step, as `apply` does."""
@@ -265,9 +278,17 @@ class RootMeanSquare(PlainOptimizer):
             params = [p for p in group["params"] if p.grad is not None]
             for parameter in params:
                 if not self.state[parameter]:
-                    self.state[parameter] |= self._start(parameter)
+                    self._start(parameter)
             gradients = [p.grad for p in params]
-            roots = torch._foreach_add(self._average(params, gradients, 1.0 - group["decay"]), group["eps"])
+            squares = [self.state[p]["square"] for p in params]
+            share = 1.0 - group["decay"]
+            torch._foreach_lerp_(squares, torch._foreach_mul(gradients, gradients), share)
+            if self.centered:
+                averages = [self.state[p]["average"] for p in params]
+                torch._foreach_lerp_(averages, gradients, share)
+                squares = list(torch._foreach_sub(squares, torch._foreach_mul(averages, averages)))
+                torch._foreach_clamp_min_(squares, 0.0)  # rounding errors can make them negative
+            roots = torch._foreach_add(squares, group["eps"])
             torch._foreach_sqrt_(roots)
             rate = self.learning_rate()
             if isinstance(rate, Tensor):
@@ -275,53 +296,11 @@ class RootMeanSquare(PlainOptimizer):
                 rate = 1.0
             torch._foreach_addcdiv_(params, gradients, roots, -rate)
 
-    def _start(self, parameter: Tensor) -> dict[str, Tensor]:
-        """Return the averages before the first step."""
-        raise NotImplementedError
-
-    def _average(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
-        """Move the averages a `share` of the way to the gradients; return v."""
-        raise NotImplementedError
-
-
-class CenteredRMSprop(RootMeanSquare):
-    """g / √(E[g²] − E[g]² + ε), as in Mnih et al. 2015 and dqn_zoo: averages from 0.
-
-    PyTorch's RMSprop adds ε to the root. TensorFlow's squares start at 1.
-    """
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, decay: float = 0.95, eps: float = 0.01 / 32**2):
-        super().__init__(params, lr, decay, eps)
-
-    def _start(self, parameter: Tensor) -> dict[str, Tensor]:
-        return {"average": torch.zeros_like(parameter), "square": torch.zeros_like(parameter)}
-
-    def _average(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
-        averages = [self.state[p]["average"] for p in params]
-        squares = [self.state[p]["square"] for p in params]
-        torch._foreach_lerp_(averages, gradients, share)
-        torch._foreach_lerp_(squares, torch._foreach_mul(gradients, gradients), share)
-        variances = torch._foreach_mul(averages, averages)
-        torch._foreach_sub_(variances, squares)
-        torch._foreach_neg_(variances)
-        torch._foreach_clamp_min_(variances, 0.0)  # rounding errors can make them negative
-        return list(variances)
-
-
-class TensorFlowRMSprop(RootMeanSquare):
-    """TensorFlow's RMSprop, g / √(E[g²] + ε) with squares from 1, as published with IMPALA and A2C.
-
-    PyTorch's RMSprop starts the squares at 0, so that its first steps are 1/√(1 − decay) times as long, and adds ε
-    to the root.
-    """
-
-    def _start(self, parameter: Tensor) -> dict[str, Tensor]:
-        return {"square": torch.ones_like(parameter)}
-
-    def _average(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
-        squares = [self.state[p]["square"] for p in params]
-        torch._foreach_lerp_(squares, torch._foreach_mul(gradients, gradients), share)
-        return squares
+    def _start(self, parameter: Tensor) -> None:
+        if self.centered:
+            self.state[parameter] |= {"average": torch.zeros_like(parameter), "square": torch.zeros_like(parameter)}
+        else:
+            self.state[parameter]["square"] = torch.ones_like(parameter)
 
 
 @torch.no_grad()

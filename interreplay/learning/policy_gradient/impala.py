@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import make_loss
-from interreplay.learning.networks.optimizers import FastAdam, TensorFlowRMSprop
+from interreplay.learning.networks.optimizers import FastAdam, RMSprop
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.policy_gradient.vtrace import vtrace
 from interreplay.learning.update import Update, clip_gradients, trainable
@@ -88,7 +88,7 @@ class IMPALAUpdate(Update):
         """Return the optimizer of all parameters."""
         if settings.optimizer == "Adam":
             return FastAdam(self.parameters, lr, eps=settings.optimizer_eps)
-        return TensorFlowRMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
+        return RMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
 
     def learn(self, batch: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
         """Learn from a batch of unrolls; nothing is drawn from `rng`."""

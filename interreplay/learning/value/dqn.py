@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.learning.exploration import EpsilonGreedy
 from interreplay.learning.losses import CriticLoss, make_loss
-from interreplay.learning.networks.optimizers import CenteredRMSprop, FastAdam, FlatAdam
+from interreplay.learning.networks.optimizers import FastAdam, FlatAdam, RMSprop
 from interreplay.learning.networks.small_layers import SmallNetwork, is_small
 from interreplay.learning.update import (
     CRITIC_LOSS,
@@ -182,7 +182,7 @@ class DQNUpdate(Update):
         lr = self.settings.lr
         eps = self.settings.optimizer_eps
         if self.settings.optimizer == "RMSprop":
-            return CenteredRMSprop(self.parameters, lr, eps=eps)
+            return RMSprop(self.parameters, lr, decay=0.95, eps=eps, centered=True)
         if isinstance(self.layers, OneStream) and not self.encoder and is_small(self.parameters):
             return FlatAdam(self.parameters, lr, eps=eps)
         return FastAdam(self.parameters, lr, eps=eps)

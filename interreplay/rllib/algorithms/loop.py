@@ -305,16 +305,20 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             return None
         return runner
 
+    @property
+    def _evaluators(self) -> RemoteRunners | None:
+        """The runners of evaluations, in this process or in others; None if the training runner evaluates."""
+        group: Any = self.eval_env_runner_group
+        return None if group is None else RemoteRunners(group, self.evaluation_config)
+
     @override(Algorithm)
     def evaluate(self, *args: Any, **options: Any) -> Any:
         progress = self.config.progress(self.env_steps)
         group: Any = self.eval_env_runner_group
         try:
             with runner_errors():
-                failure = None
-                if group is not None:  # without runners, RLlib would return the previous evaluation
-                    failure = RemoteRunners(group, self.evaluation_config).missing()
-                if failure is not None:
+                # Without runners, RLlib would return the previous evaluation.
+                if self._evaluators is not None and (failure := self._evaluators.missing()):
                     raise failure
                 if progress is not None and group is None:
                     self.env_runner.anneal(progress)
@@ -352,10 +356,12 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             runner.sample(**{unit: amount}, force_reset=reset, keep_episodes=False)
             return runner.get_metrics()
 
+        assert self._evaluators is not None
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        group: Any = self.eval_env_runner_group
-        runners = RemoteRunners(group, self.evaluation_config)
-        self.metrics.aggregate(runners.evaluate(weights, evaluate), key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+        found, failure = self._evaluators.call_with_weights(weights, evaluate, "evaluation_sample_timeout_s")
+        if failure is not None:
+            raise failure
+        self.metrics.aggregate(found, key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
         return UNUSED
 
     @override(Algorithm)
@@ -492,11 +498,10 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 **{name: part.state_dict() for name, part in self._parts.items()},
                 **self._collector.state_dict(),
             }
-            if self.eval_env_runner_group is not None:
-                evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
+            if self._evaluators is not None:
                 # RLlib continues without a runner of evaluations that hangs.
                 limit = self.config.evaluation_sample_timeout_s
-                state[LOOP_STATE]["evaluation_runners"] = evaluators.states(limit)
+                state[LOOP_STATE]["evaluation_runners"] = self._evaluators.states(limit)
         return state
 
     @override(Algorithm)
@@ -522,6 +527,5 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             if name in loop:  # the parent of a fork may lack an episode table
                 part.load_state_dict(loop[name])
         self._collector.load_state_dict(loop)
-        if self.eval_env_runner_group is not None:
-            evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
-            evaluators.load_states(loop.get("evaluation_runners", {}), self.env_steps)  # missing in 0.3.0
+        if self._evaluators is not None:
+            self._evaluators.load_states(loop.get("evaluation_runners", {}), self.env_steps)  # missing in 0.3.0

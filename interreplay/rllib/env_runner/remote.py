@@ -91,45 +91,13 @@ class RemoteRunners:
         self._config = config
         self._error: InterreplayError | None = None  # the first one in `call_each`
 
-    def collect(
-        self, weights: dict[str, Any], make: Callable[[Any], Any], from_columns: FromColumns
-    ) -> CollectionResult:
-        """Let every runner collect with the newest weights, and wait for all of them.
-
-        The weights, the state of the learner's module, are part of the request. RLlib's `sync_weights` drops them
-        silently while two earlier transfers are in progress, so that a runner acts with old weights. `make` is called
-        with each runner in its process and returns an object with `columns`, from which `from_columns` makes it again.
-        """
-
-        def work(runner: Any) -> tuple[bytes, list[int]]:
-            return pack(make(runner).columns()), runner.take_cut_episodes()
-
-        replies, failure = self._call_with(weights, work, "sample_timeout_s")
-        collected = CollectionResult(failure=failure)
-        for packed, cut in replies:
-            collected.rows.append(from_columns(unpack(packed)))
-            collected.cut += cut
-        return collected
-
-    def evaluate(self, weights: dict[str, Any], sample: Callable[[Any], Any]) -> list[Any]:
-        """Let every runner evaluate with the newest weights, and return their results in the order of their indices.
-
-        `weights` are sent as in `collect`, and `sample` is called with each runner in its process.
-
-        Raises:
-            EnvironmentFailure: An environment raised an error, or returned invalid values.
-            NonFiniteError: An environment returned numbers that are not finite.
-            RunnerLost: A runner is lost, or did not return within `evaluation_sample_timeout_s`.
-        """
-        found, failure = self._call_with(weights, sample, "evaluation_sample_timeout_s")
-        if failure is not None:
-            raise failure
-        return found
-
-    def _call_with(
+    def call_with_weights(
         self, weights: dict[str, Any], work: Callable[[Any], Any], limit: str
     ) -> tuple[list[Any], InterreplayError | None]:
         """Call a function with every runner after it has received `weights`, and wait for all of them.
+
+        The weights are part of the request. RLlib's `sync_weights` drops them silently while two earlier transfers are
+        in progress, so that a runner acts with old weights.
 
         Args:
             weights: The state of the learner's module.
@@ -139,8 +107,7 @@ class RemoteRunners:
         Returns:
             The results of the runners that returned one, in the order of their indices, and an error or None.
         """
-        failure = self.missing()
-        if failure is not None:
+        if failure := self.missing():
             return [], failure
         reference = ray.put(weights)
 
@@ -256,7 +223,16 @@ class RemoteCollector(Collector):
     @override(Collector)
     def collect(self, make: Callable[[Any, int], Any]) -> CollectionResult:
         version = self._learner.updates
-        return self._runners.collect(self._weights(), lambda runner: make(runner, version), self._from_columns)
+
+        def work(runner: Any) -> tuple[bytes, list[int]]:
+            return pack(make(runner, version).columns()), runner.take_cut_episodes()
+
+        replies, failure = self._runners.call_with_weights(self._weights(), work, "sample_timeout_s")
+        collected = CollectionResult(failure=failure)
+        for packed, cut in replies:
+            collected.rows.append(self._from_columns(unpack(packed)))
+            collected.cut += cut
+        return collected
 
     @override(Collector)
     def metrics(self) -> list[Any]:
@@ -318,7 +294,7 @@ class Requests:
         limit: Seconds within which a runner must answer; None for no limit.
 
     Attributes:
-        waited: Seconds that `receive` has waited in this process.
+        waited: Seconds that `receive` has waited in this process; the caller resets it.
     """
 
     def __init__(self, runners: RemoteRunners, max_in_flight: int, limit: float | None):
@@ -406,7 +382,6 @@ class AsyncCollector(RemoteCollector):
         self._failure: InterreplayError | None = None  # received while saving
         self._sent: tuple[int, list[ray.ObjectRef]] | None = None
         self._since = time.monotonic()
-        self._waited = 0.0
         self._idle = 0.0
 
     @override(Collector)
@@ -450,16 +425,16 @@ class AsyncCollector(RemoteCollector):
     def statistics(self) -> dict[str, float]:
         now = time.monotonic()
         passed = max(now - self._since, 1e-9)
-        learner = self._requests.waited - self._waited
         actors = self._idle / max(1, len(self._runners.get_handles()))
-        self._since = now
-        self._waited = self._requests.waited
-        self._idle = 0.0
-        return {
-            "learner_waiting_share": min(1.0, learner / passed),
+        found = {
+            "learner_waiting_share": min(1.0, self._requests.waited / passed),
             "actors_waiting_share": min(1.0, actors / passed),
             "requests_in_flight": float(len(self._requests)),
         }
+        self._since = now
+        self._requests.waited = 0.0
+        self._idle = 0.0
+        return found
 
     @override(Collector)
     def state_dict(self) -> dict[str, Any]:

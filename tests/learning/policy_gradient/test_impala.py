@@ -10,7 +10,7 @@ from torch import nn
 from interreplay.learning.losses import PAL
 from interreplay.learning.networks.distributions import Categorical, Normal
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.optimizers import TensorFlowRMSprop
+from interreplay.learning.networks.optimizers import RMSprop
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.policy_value import CategoricalWithValue, NormalWithValue, PolicyValueNetworks
 from interreplay.learning.policy_gradient.unroll_settings import A2CSettings, IMPALASettings
@@ -255,7 +255,7 @@ def test_metrics():
 
 def test_rmsprop_is_tensorflows():
     parameter = nn.Parameter(torch.tensor([1.0, 2.0]))
-    optimizer = TensorFlowRMSprop([parameter], lr=0.1, decay=0.9, eps=0.5)
+    optimizer = RMSprop([parameter], lr=0.1, decay=0.9, eps=0.5)
     square, expected = np.ones(2), np.array([1.0, 2.0])
     for gradient in ([0.5, -1.0], [2.0, 0.0], [1.0, 1.0]):
         parameter.grad = torch.tensor(gradient)

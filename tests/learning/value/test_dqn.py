@@ -6,7 +6,7 @@ import torch
 from interreplay.learning.exploration import Greedy, Noisy
 from interreplay.learning.losses import Huber
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.optimizers import CenteredRMSprop
+from interreplay.learning.networks.optimizers import RMSprop
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.q_networks import QNetworks
@@ -163,7 +163,8 @@ def test_recorded_outputs_are_distributions():
 @pytest.mark.parametrize("steps", [1, 5])
 def test_rmsprop_is_centered_with_epsilon_under_the_root(steps):
     parameter = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-    optimizer, x, average, square = CenteredRMSprop([parameter], 0.01, 0.95, 1e-3), [1.0, -2.0], [0.0] * 2, [0.0] * 2
+    optimizer = RMSprop([parameter], 0.01, 0.95, 1e-3, centered=True)
+    x, average, square = [1.0, -2.0], [0.0] * 2, [0.0] * 2
     for step in range(steps):
         gradient = [0.3 * (step + 1), -1.0]
         parameter.grad = torch.tensor(gradient)
