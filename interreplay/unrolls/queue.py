@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.errors import check_number
 from interreplay.unrolls.mixture import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls, cat, restore
 
@@ -23,17 +22,13 @@ class FreshQueue(UnrollSource):
     Attributes:
         taken: Number of unrolls ever added.
         given: Number of unrolls ever drawn.
-
-    Raises:
-        ValueError: If the capacity is less than 1.
     """
 
     fresh = True
     name = "queue"
 
     def __init__(self, capacity: int = 1):
-        check_number("capacity", capacity, 1, whole=True)
-        self.capacity = int(capacity)
+        self.capacity = capacity
         self.taken = 0
         self.given = 0
         self._waiting: deque[Unrolls] = deque()

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import check_number
 from interreplay.selection import Selector, Uniform
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mixture import UnrollSource
@@ -37,7 +36,7 @@ class UnrollReplay(UnrollSource):
         name: Name in results.
 
     Raises:
-        ValueError: If an argument is out of range or the parts are incompatible.
+        ValueError: If the selector requires a ring and the insertion is another one.
     """
 
     fresh = False
@@ -51,24 +50,17 @@ class UnrollReplay(UnrollSource):
         fill_in: float = 0.0,
         name: str = "replay",
     ):
-        check_number("refresh", refresh, 0, whole=True)
-        check_number("fill_in", fill_in, 0, 1)
-        if selector is None:
-            selector = Uniform()
+        selector = selector or Uniform()
         if selector.by_write_order and not store.insertion.in_write_order:
             raise ValueError(
                 f"{type(selector).__name__} finds unrolls by write order; expected insertion by Fifo, not "
                 f"{type(store.insertion).__name__}"
             )
-        if distance is None and (refresh or store.insertion.uses_distances):
-            raise ValueError(
-                "refresh or the insertion require distances and distance is None; expected an UnrollDistance"
-            )
         self.store = store
         self.selector = selector
         self.distance = distance
-        self.refresh = int(refresh)
-        self.fill_in = float(fill_in)
+        self.refresh = refresh
+        self.fill_in = fill_in
         self.name = name
         self.drawn = 0
         self._refresh_due = False

@@ -134,13 +134,6 @@ class Unrolls(ColumnGroup):
             chosen[name] = map_observation(take, getattr(self, name))
         return self.unchecked(chosen)
 
-    def replace(self, **columns: Any) -> Unrolls:
-        """Return unrolls with some columns replaced by tensors, or dicts of tensors, of the same length."""
-        unknown = set(columns) - set(NAMES)
-        if unknown:
-            raise ValueError(f"there is no column {sorted(unknown)[0]!r}; expected one of {', '.join(NAMES)}")
-        return super().replace(**columns)
-
     def check_finite(self) -> None:
         """Raise NonFiniteError for the first NaN or infinity in a column."""
         for name, column in self.columns().items():
@@ -151,16 +144,8 @@ class Unrolls(ColumnGroup):
 
 def cat(parts: Sequence[Unrolls]) -> Unrolls:
     """Concatenate unrolls of the same length T; each column is contiguous in memory, time first."""
-    if not parts:
-        raise ValueError("no unrolls to concatenate; expected at least one")
-    first = parts[0]
-    for other in parts[1:]:
-        if other.steps != first.steps:
-            raise ValueError(f"unrolls of {first.steps} and of {other.steps} steps; expected equal lengths")
-        if other.columns().keys() != first.columns().keys():
-            raise ValueError(f"unrolls with columns {sorted(other.columns())}; expected {sorted(first.columns())}")
     if len(parts) == 1:
-        return first.map(Tensor.contiguous)
+        return parts[0].map(Tensor.contiguous)
 
     def per_unroll(*columns: Tensor) -> Tensor:
         return torch.cat(columns)

@@ -104,16 +104,6 @@ def test_fill_in():
     assert early.can_provide(5) and not early.can_provide(6)
 
 
-def test_invalid_arguments_are_rejected():
-    for given, message in (
-        ({"refresh": -1}, "refresh is -1; expected an integer of 0 or more"),
-        ({"refresh": 4}, "distance is None; expected an UnrollDistance"),
-        ({"fill_in": 1.5}, "fill_in is 1.5; expected a number from 0 to 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            UnrollReplay(UnrollStore(3), **given)
-
-
 @pytest.mark.parametrize("selector", [Online(), Combined()])
 def test_selectors_by_write_order_require_a_ring(selector):
     with pytest.raises(ValueError, match=f"{type(selector).__name__} finds unrolls by write order; expected .* Fifo"):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.storage import insertion
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import TAGS, cat
@@ -152,24 +151,18 @@ def test_unrolls_with_other_columns_are_rejected():
         assert len(store) == store.offered == 2
 
 
-def test_invalid_capacities_are_rejected():
-    for kind in (UnrollStore, FreshQueue):
-        with pytest.raises(ValueError, match="capacity is 0; expected an integer of 1 or more"):
-            kind(0)
-    with pytest.raises(ValueError, match="candidates is 0; expected an integer of 1 or more"):
-        insertion.Elite(0)
+def test_a_state_of_another_capacity_is_rejected():
     small, large = UnrollStore(2), UnrollStore(3)
     with pytest.raises(ValueError, match="the state has 2 slots for unrolls; expected 3"):
         large.load_state_dict(small.state_view())
 
 
 def test_the_newest_step_is_known_even_if_it_is_not_stored():
-    store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400, obs={"a": (3,), "b": (2,)})
+    store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400)
     batch.live[-2:, -1] = torch.tensor([True, False])  # a step that only resets has no output of the policy
     slots = store.add(batch, rng())
     assert int((slots >= 0).sum()) == 2 and slots[-1] == -1
-    policy, obs = store.newest()
-    assert torch.equal(policy, batch.policy[-2, -1:]) and torch.equal(obs["a"], batch.obs["a"][-3, -1:])
+    assert torch.equal(store.newest(), batch.policy[-2, -1:])
 
 
 def test_memory_is_estimated_exactly():

@@ -58,17 +58,6 @@ def test_pickle():
     assert same(pickle.loads(pickle.dumps(whole)), whole)
 
 
-def test_incompatible_unrolls_are_rejected():
-    with pytest.raises(ValueError, match="unrolls of 4 and of 5 steps; expected equal lengths"):
-        cat([unrolls(2), unrolls(2, steps=5)])
-    with pytest.raises(ValueError, match=r"unrolls with columns .*'state.h'"):
-        cat([unrolls(2), unrolls(2, state={"h": (2,)})])
-    with pytest.raises(ValueError, match="no unrolls"):
-        cat([])
-    with pytest.raises(ValueError, match="there is no column 'reward'; expected one of obs, actions"):
-        unrolls(2).replace(reward=torch.zeros(4, 2))
-
-
 def test_unrolls_are_returned_once_in_order():
     rng, queue, given, start = np.random.default_rng(0), FreshQueue(64), [], 0
     while len(given) < 2_000:

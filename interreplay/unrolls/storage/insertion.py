@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from interreplay.errors import check_number
 from interreplay.selection import SlotStore
 from interreplay.transitions import as_tensor
 
@@ -47,9 +46,8 @@ class Insertion(ABC):
         """Return everything needed to resume; arrays share memory."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state; there is none by default."""
-        return
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - there is none by default
+        """Restore a state."""
 
 
 class Fifo(Insertion):
@@ -105,16 +103,12 @@ class Elite(Insertion):
 
     Args:
         candidates: Number of candidates, 1 or more; 1 replaces a random unroll.
-
-    Raises:
-        ValueError: If `candidates` is less than 1.
     """
 
     uses_distances = True
 
     def __init__(self, candidates: int = 20):
-        check_number("candidates", candidates, 1, whole=True)
-        self.candidates = int(candidates)
+        self.candidates = candidates
 
     def slots(self, store: DistanceStore, count: int, rng: np.random.Generator) -> np.ndarray:
         empty = min(count, store.capacity - len(store))

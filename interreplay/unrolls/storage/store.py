@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import check_number
 from interreplay.storage.columns import get_state_columns
 from interreplay.storage.row_table import RowTable
-from interreplay.transitions import Observation, as_tensor, join_parts
+from interreplay.transitions import as_tensor
 from interreplay.unrolls.storage.frame_runs import INITIAL_FRAMES, Frames, is_frame_stack
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
 from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, from_columns, get_attribute_name
@@ -38,16 +37,12 @@ class UnrollStore:
         offered: Number of unrolls ever added, including those that the insertion did not keep.
         clock: Number of draws so far, the time unit of distances.
         notes: Metadata of each slot ``(capacity,)``, see `NOTES`.
-
-    Raises:
-        ValueError: If the capacity is less than 1.
     """
 
     device = torch.device("cpu")
 
     def __init__(self, capacity: int, insertion: Insertion | None = None):
-        check_number("capacity", capacity, 1, whole=True)
-        self.capacity = int(capacity)
+        self.capacity = capacity
         self.insertion = insertion or Fifo()
         self.written = 0
         self.offered = 0
@@ -59,7 +54,7 @@ class UnrollStore:
         self._table: RowTable | None = None
         self._frames: dict[str, Frames] = {}  # for each part of the observations that is a stack of frames
         self._columns: dict[str, Any] = {}
-        self._newest: dict[str, np.ndarray] = {}  # observation and policy output at the newest step
+        self._newest = np.empty(0)  # policy output at the newest step
 
     def __len__(self) -> int:
         return self._stored
@@ -131,9 +126,7 @@ class UnrollStore:
         assert self._table is not None
         live = unrolls.live[:, -1].nonzero()
         newest = int(live[-1]) if len(live) else unrolls.steps - 1
-        for name, column in unrolls.columns().items():
-            if get_attribute_name(name) in ("obs", "policy"):
-                self._newest[name] = column[newest, -1].numpy(force=True).copy()
+        self._newest = unrolls.policy[newest, -1].numpy(force=True).copy()
         kept = slots >= 0
         if not bool(kept.all()):
             unrolls = unrolls[kept]
@@ -184,20 +177,9 @@ class UnrollStore:
             column = column.transpose(0, 1)
         return self._frames[name].get(column) if name in self._frames else column
 
-    def observations(self, slots: Tensor) -> Observation:
-        """Return the observations ``(T, n, ...)`` of all steps of the unrolls in `slots` ``(n,)``."""
-        parts = {}
-        for name in self._columns:
-            attribute, _, part = name.partition(".")
-            if attribute == "obs":
-                parts[part] = self.column(name, slots)[:-1]
-        return join_parts(parts)
-
-    def newest(self) -> tuple[Tensor, Observation]:
-        """Return the policy output ``(1, F)`` and the observation ``(1, ...)`` at the newest live step."""
-        found = {name: torch.from_numpy(value)[None] for name, value in self._newest.items()}
-        policy = found.pop("policy")
-        return policy, join_parts({name.partition(".")[2]: value for name, value in found.items()})
+    def newest(self) -> Tensor:
+        """Return the policy output ``(1, F)`` at the newest live step."""
+        return torch.from_numpy(self._newest)[None]
 
     # -- memory and state -------------------------------------------------------------------------
 
@@ -239,7 +221,7 @@ class UnrollStore:
             for name, (shape, dtype) in self._columns.items():
                 state["columns"][name] = (list(shape), str(dtype).removeprefix("torch."))
             state["rows"] = self._table.rows[: self._stored]
-            state["newest"] = self._newest
+            state["newest"] = {"policy": self._newest}
             state["frames"] = {name: frames.state_view() for name, frames in self._frames.items()}
         return state
 
@@ -262,14 +244,13 @@ class UnrollStore:
         self._waited = float(state["notes"]["waited"])
         self.insertion.load_state_dict(state["insertion"])
         self._table = None
-        self._newest = {}
         self._frames = {}
         if "rows" in state:
             self._columns = get_state_columns(state)
             self._frames = {name: Frames.from_state(frames) for name, frames in state["frames"].items()}
             self._table = self._new_table()
             self._table.rows[: self._stored] = as_tensor(state["rows"])
-            self._newest = {name: as_tensor(value).numpy().copy() for name, value in state["newest"].items()}
+            self._newest = as_tensor(state["newest"]["policy"]).numpy().copy()
 
 
 def _stored_columns(unrolls: Unrolls) -> dict[str, Tensor]:
