@@ -206,9 +206,8 @@ def make_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
         made = Offline
     elif made == "Offline":
         made = Offline
-    elif type(made) is Offline:  # again, with the mix's arguments where it has none
-        arguments = made.given | arguments
-        made = Offline
+    elif isinstance(made, Offline):
+        made.use_defaults(common)
     if isinstance(made, str) or callable(made):
         made = make_buffer(made, common, **arguments)
     if isinstance(made, Mix):

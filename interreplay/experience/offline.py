@@ -44,13 +44,10 @@ class Offline:
         relabel: Function that recomputes rewards and terminations, or its name ``module:function``; see `Relabel`.
             New rows get the same rewards if their environment is wrapped with `Relabeled`.
         spaces: Observation and action space of the environment; None to read them from the data.
-        n_step: Number of steps of the returned transitions; None for 1.
-        gamma: Discount factor per step; None for .99.
+        n_step: Number of steps of the returned transitions; None for 1, or the number of a `Mix`.
+        gamma: Discount factor per step; None for .99, or the factor of a `Mix`.
         seed: Seed of all randomness.
         device: Torch device of batches, None for the CPU; concurrent runs share one memory-mapped file of rows.
-
-    Attributes:
-        given: The arguments that are not None. A `Mix` sets the others to its own.
 
     Raises:
         ValueError: The method or one of its arguments is unknown.
@@ -72,21 +69,35 @@ class Offline:
         seed: int | None = None,
         device: str | None = None,
     ):
-        self.given = {name: value for name, value in locals().items() if name != "self" and value is not None}
-        if n_step is None:
-            n_step = 1
-        if gamma is None:
-            gamma = 0.99
         if isinstance(data, Path):
             data = str(data)
         self.data = get_data_name(data)
-        self.device = torch.device(device or "cpu")
-        self._open = functools.partial(open_rows, data, spaces, gamma, where=Where.parse(where), relabel=relabel)
+        self._open = functools.partial(open_rows, data, where=Where.parse(where), relabel=relabel)
         self._method = method
         self._arguments = dict(arguments or {})
-        self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": str(self.device)}
+        self._given = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device, "spaces": spaces}
+        self._defaults: dict[str, Any] = {"n_step": 1, "gamma": 0.99, "seed": None, "device": "cpu", "spaces": None}
         if isinstance(method, str) or inspect.isclass(method):
             check_arguments(resolve(method), self._arguments)  # type: ignore[arg-type]  # the rows are opened later
+
+    def use_defaults(self, defaults: Mapping[str, Any]) -> None:
+        """Use other values for arguments that are None. The rows are opened again, without the state of the method."""
+        for name in self._defaults.keys() & defaults.keys():
+            self._defaults[name] = defaults[name]
+        vars(self).pop("buffer", None)
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        """The arguments, with defaults for those that are None."""
+        return self._defaults | {name: value for name, value in self._given.items() if value is not None}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for copies, which open the rows by themselves."""
+        return {name: value for name, value in vars(self).items() if name != "buffer"}
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self._common["device"])
 
     @functools.cached_property
     def buffer(self) -> ReplayBuffer:
@@ -95,7 +106,7 @@ class Offline:
         Raises:
             UsageError: The rows cannot be read, belong to another environment, or lack a column that the method needs.
         """
-        storage = self._open()
+        storage = self._open(self._common["spaces"], self._common["gamma"])
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
         recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
         if lacking := sorted(made.columns_wanted - recorded):

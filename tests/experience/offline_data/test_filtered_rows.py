@@ -1,5 +1,6 @@
 """Several sources together, with conditions and recomputed rewards, compared with plain loops."""
 
+import copy
 import os
 import shutil
 import subprocess
@@ -541,7 +542,10 @@ def test_an_offline_object_takes_the_arguments_of_the_mix_that_it_lacks(tmp_path
     given = {"data": names, "method": "NMER", "arguments": {"k": 2}, "gamma": 0.5}
     draws = []
     for source in (Offline(**given), {"type": "Offline", **given}):
-        mix = Mix({"online": "Uniform", "offline": source}, capacity=100, n_step=3, gamma=0.9, seed=0)
+        earlier = Mix({"offline": source}, n_step=2)
+        assert len(earlier) and (earlier.sources["offline"] is source or isinstance(source, dict))
+        mix = Mix({"online": "Uniform", **earlier.recipe["sources"]}, capacity=100, n_step=3, gamma=0.9, seed=0)
+        assert "buffer" not in vars(copy.deepcopy(earlier.sources["offline"]))
         draws.append(mix.sample(40))
     require_same_samples(*draws)
     assert 0.125 in draws[0].transitions.discounts
