@@ -10,9 +10,9 @@ import gymnasium as gym
 
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
-from interreplay.environments.spaces import flat_actions, space_from_record, space_to_record
+from interreplay.environments.spaces import flat_actions, space_from_record
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.learning.architectures import ARCHITECTURES, COMMON, assemble, build_encoder, resolve_model
+from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder, resolve_model
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import CHECKPOINT, METADATA, find, find_best, read_description
 from interreplay.runs.state_files import manifest
@@ -23,25 +23,6 @@ POLICY = "policy"
 FORMAT = 1
 PARTS = ("encoder", "actor")
 """Networks with stored weights."""
-
-
-def describe(
-    architecture: str,
-    observation_space: gym.Space,
-    action_space: gym.Space,
-    model: Mapping[str, Any],
-    **about: Any,
-) -> dict[str, Any]:
-    """Return a description of a policy, ready for JSON; `about` are ``normalized`` and other metadata."""
-    names = (*COMMON, *ARCHITECTURES[architecture].settings)
-    return {
-        "format": FORMAT,
-        "architecture": architecture,
-        "observation_space": space_to_record(observation_space),
-        "action_space": space_to_record(action_space),
-        "model": {name: model[name] for name in names if name in model},
-        **about,
-    }
 
 
 def load_policy(
@@ -125,7 +106,6 @@ def describe_policy(folder: Path) -> dict[str, Any]:
 def _networks(
     description: Mapping[str, Any], observation_space: gym.Space, action_space: gym.Space, folder: Path
 ) -> Any:
-    """Return the networks of a description with their weights, frozen."""
     architecture = ARCHITECTURES[description["architecture"]]
     model = description["model"]
     check_action_space(action_space, architecture.acts_in)

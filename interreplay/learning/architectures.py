@@ -13,6 +13,7 @@ from torch import nn
 from interreplay.environments.spaces import check_numbers
 from interreplay.learning.actor_critic.crossq import CrossQNetworks
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks
+from interreplay.learning.actor_critic.networks import ActorCriticNetworks
 from interreplay.learning.actor_critic.sac import SACNetworks
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks
 from interreplay.learning.actor_critic.tqc import TQCNetworks
@@ -82,45 +83,32 @@ class Architecture(ABC):
 
 
 @dataclass(frozen=True)
-class Soft(Architecture):
-    """Networks of SAC, TQC and CrossQ.
+class ActorAndCritics(Architecture):
+    """Networks of SAC, TQC, CrossQ, TD3 and DDPG.
 
     Attributes:
         networks: Class of the networks for continuous actions.
-    """
-
-    networks: type[SACNetworks]
-
-    def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
-        options = make_network_options(self, model) | {"inference_only": inference_only}
-        made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
-        if model.get("network") and isinstance(made, CrossQNetworks):
-            raise ValueError(
-                "network is not supported by CrossQ; expected both actor and critic, of Linear and ReLU, or of Linear "
-                "and Tanh"
-            )
-        list_actor_and_critics(made, model.get("network") or {})
-        return made
-
-
-@dataclass(frozen=True)
-class Deterministic(Architecture):
-    """Networks of DDPG and TD3.
-
-    Attributes:
         last_bound: Bound of the last layers' initial weights; None for the bound of other layers.
     """
 
+    networks: type[ActorCriticNetworks]
     last_bound: float | None = None
 
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        options = make_network_options(self, model) | {"inference_only": inference_only, "last_bound": self.last_bound}
-        made = DeterministicNetworks(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
-        list_actor_and_critics(made, model.get("network") or {})
-        if model.get("network") and not inference_only:
-            made.bound_last_layers()
-            made.copy_to_targets()
+        kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
+        options = {CRITICS.get(name, name): model[name] for name in self.settings if name in model}
+        options |= {"inference_only": inference_only, "last_bound": self.last_bound}
+        made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
+        if model.get("network"):
+            if isinstance(made, CrossQNetworks):
+                raise ValueError(
+                    "network is not supported by CrossQ; expected both actor and critic, of Linear and ReLU, or of "
+                    "Linear and Tanh"
+                )
+            list_actor_and_critics(made, model["network"])
+            if not inference_only:
+                made.bound_last_layers()
+                made.copy_to_targets()
         return made
 
 
@@ -171,11 +159,13 @@ class PolicyAndValue(Architecture):
 
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "SAC": Soft((*CRITICS, *RESIDUAL, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
-    "TQC": Soft((*CRITICS, *RESIDUAL, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
-    "CrossQ": Soft(("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks),
-    "TD3": Deterministic((*CRITICS, *RESIDUAL), (BOX,)),
-    "DDPG": Deterministic((*CRITICS, *RESIDUAL), (BOX,), last_bound=3e-3),
+    "SAC": ActorAndCritics((*CRITICS, *RESIDUAL, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
+    "TQC": ActorAndCritics((*CRITICS, *RESIDUAL, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
+    "CrossQ": ActorAndCritics(
+        ("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks
+    ),
+    "TD3": ActorAndCritics((*CRITICS, *RESIDUAL), (BOX,), DeterministicNetworks),
+    "DDPG": ActorAndCritics((*CRITICS, *RESIDUAL), (BOX,), DeterministicNetworks, last_bound=3e-3),
     "DQN": Values(("conv_dtype", "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
     "IMPALA": PolicyAndValue(
         ("conv_dtype", "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),
@@ -183,18 +173,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
 }
 """Architectures of the algorithms by the names that checkpoints store."""
-
-
-def make_network_options(architecture: Architecture, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of `ActorCriticNetworks` by name for the settings of networks, some of which can be missing."""
-    options = {}
-    for name in architecture.settings:
-        if name in model and name not in CRITICS:
-            options[name] = model[name]
-    for name, argument in CRITICS.items():
-        if name in model:
-            options[argument] = model[name]
-    return options
 
 
 def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: float, huber_delta: Any) -> ValueHead:

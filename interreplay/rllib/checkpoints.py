@@ -64,20 +64,13 @@ _WORD = re.compile(r"[\w -]*")
 
 
 class CheckpointedAlgorithm(Algorithm):
-    """An algorithm with complete checkpoints, which are written atomically and contain no pickle.
-
-    Attributes:
-        learner: Its networks are checked before they are saved.
-        replay_buffer: The replay buffer, or the mix of several.
-        single_spaces: Observation and action space of one environment.
-        capacity: Number of stored rows, as text.
-    """
+    """An algorithm with complete checkpoints, which are written atomically and contain no pickle."""
 
     config: Any
     learner: Any
     replay_buffer: Any
     single_spaces: Any
-    capacity: Any
+    capacity: str
 
     def _identity(self) -> dict[str, str]:
         """Return the properties that a checkpoint and the algorithm that loads it must share."""
@@ -349,11 +342,7 @@ def _iterate_texts(value: Any) -> Iterator[str]:
 
 
 def _as_plain(config: Any, name: str, value: Any) -> Any:
-    """Return a setting as plain data.
-
-    Raises:
-        TypeError: It is not plain data, or could name code.
-    """
+    """Return a setting as plain data; raise a TypeError if it is not plain data, or could name code."""
     if isinstance(value, gym.Space):
         return {"space": space_to_record(value)}
     if name == "exploration" and isinstance(value, Exploration):

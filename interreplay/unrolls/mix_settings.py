@@ -156,7 +156,6 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
 
 
 def _make_source(kind: str, given: SourceSettings, gaussian: bool, replay_class: type[UnrollReplay]) -> UnrollSource:
-    """Return a source of validated settings."""
     if kind == "queue":
         return FreshQueue(given.capacity)
     try:

@@ -151,7 +151,6 @@ class UnrollMix(SharedSources):
         return counts
 
     def _available(self, batch_size: int) -> list[str]:
-        """Return the names of the sources that can contribute their share of the next batch."""
         current = self.shares.current
         available = []
         for name, source in self.sources.items():

@@ -197,7 +197,6 @@ class CachedReplay(UnrollReplay):
         return prepared
 
     def _wait_prepared(self) -> Unrolls | None:
-        """Wait for the background thread; return the prepared unrolls, or None."""
         if self._next is None:
             return None
         return self._next.result()

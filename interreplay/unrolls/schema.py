@@ -129,7 +129,6 @@ def _translate(entry: Any, number: int) -> dict[str, Any]:
 
 
 def _shorten(value: Any) -> str:
-    """Return a value on one line, truncated to 80 characters."""
     text = " ".join(str(value).split())
     if len(text) > 80:
         return f"{text[:79]!r}…"

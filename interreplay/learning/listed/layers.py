@@ -214,7 +214,6 @@ class LayerStack(nn.Module):
             raise ValueError(f"{place}: NoisyLinear is a layer of DQN and its variants; expected Linear")
 
     def _network(self) -> LayerList:
-        """Return a network with parameters drawn by PyTorch's global generator."""
         layers, inputs, outputs, place = self._described
         return LayerList(layers, torch.zeros(2, inputs), outputs, place)
 

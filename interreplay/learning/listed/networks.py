@@ -259,7 +259,6 @@ def find_built_in_settings(network: Mapping[str, Layers], family: str, separate:
 
 
 def _values(features: PlainLayers, streams: Mapping[str, PlainLayers]) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in value network, as `find_built_in_settings` does."""
     first, *others = streams.values()
     if first.layer_norm or any(other != first for other in others):
         return None
@@ -273,7 +272,6 @@ def _values(features: PlainLayers, streams: Mapping[str, PlainLayers]) -> dict[s
 
 
 def _unrolls(features: PlainLayers, streams: Mapping[str, PlainLayers]) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in policy with its value, as `find_built_in_settings` does."""
     actor = streams["actor"]
     if actor != streams["critic"] or actor.layer_norm or actor.sigma0 is not None:
         return None
@@ -285,7 +283,6 @@ def _unrolls(features: PlainLayers, streams: Mapping[str, PlainLayers]) -> dict[
 def _actor_and_critics(
     features: PlainLayers, streams: Mapping[str, PlainLayers], separate: bool
 ) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in actor and critics, as `find_built_in_settings` does."""
     if streams.keys() != {"actor", "critic"} or features.widths:
         return None
     actor = streams["actor"]

@@ -71,7 +71,6 @@ class ConvolutionBody(nn.Module):
             return self.layers(pixels).float()
 
     def _scale(self, pixels: Tensor) -> Tensor:
-        """Return pixels divided by `most`, unless they are normalized."""
         if self.normalized is not None or self.most == 1.0:
             return pixels
         return pixels / self.most

@@ -78,10 +78,7 @@ def vtrace(
 
 
 def _accumulate(errors: Tensor, factors: Tensor) -> None:
-    """Replace each error ``(T + 1, B)`` by its sum a_t with the factor times a_{t+1}, in place.
-
-    On a CPU, numpy takes a third of the time of torch.
-    """
+    """Add to each error ``(T + 1, B)`` the factor times a_{t+1}, in place; numpy takes a third of torch's time."""
     rows: Any = errors
     by: Any = factors
     if errors.device.type == "cpu":

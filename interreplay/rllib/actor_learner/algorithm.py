@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
-from typing_extensions import Self
 
 from interreplay.diagnostics.unroll_statistics import UnrollStatistics
 from interreplay.environments.registration import inner_env_name
@@ -68,20 +66,6 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         return cast(ActorLearner, super().build_algo(env, use_copy=use_copy))
 
     @override(LoopConfig)
-    def replay(self, kind: str | Sequence[Any], **arguments: Any) -> Self:
-        """Choose what is replayed in addition to fresh unrolls.
-
-        Args:
-            kind: "Fresh" for nothing, "UnrollMix" for a mix, or directly the sources of a mix, as `parameters`.
-            **arguments: For a mix, ``parameters``: its sources, by the settings of `interreplay.unrolls.mix_settings`
-                or by the original platform's schema, also as JSON; by default half fresh and half replayed.
-
-        Raises:
-            ValueError: The arguments are not a mix; the message states what is accepted.
-        """
-        return super().replay(kind, **arguments)
-
-    @override(LoopConfig)
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         if isinstance(kind, str) and kind.isidentifier() and kind not in (FRESH, MIX):
             raise ValueError(f"{kind!r} replays no unrolls; expected {FRESH!r}, {MIX!r} or a list of sources")
@@ -95,11 +79,6 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         if kind == FRESH:
             return {"type": FRESH}
         return {"type": MIX, "parameters": schema.read(arguments.get("parameters", list(STANDARD)))}
-
-    def make_mix(self, gaussian: bool) -> UnrollMix:
-        """Return the empty mix of unrolls."""
-        fresh = [{"type": "queue", "share": 1.0}]
-        return make_mix(self.replay_buffer_config.get("parameters", fresh), gaussian, self.caching)
 
     @override(LoopConfig)
     def validate(self) -> None:
@@ -164,7 +143,10 @@ class ActorLearner(TrainingLoop):
         self._collector = self._make_collector(from_columns)
         batch = self.config.train_batch_size_per_learner
         gaussian = self.learner.single_module.policy.gaussian
-        mix = READY_SOURCE.get() or self.config.make_mix(gaussian)
+        mix = READY_SOURCE.get()
+        if mix is None:
+            entries = self.config.replay_buffer_config.get("parameters", [{"type": "queue", "share": 1.0}])
+            mix = make_mix(entries, gaussian, self.config.caching)
         mix.check(batch)
         self.experience = UnrollExperience(mix, batch, self.config.seed)
         self.statistics = UnrollStatistics(UnrollDistance(gaussian=gaussian))

@@ -241,10 +241,6 @@ class OffPolicyLearner(BatchLearner):
             batch = batch.replace(transitions=self.reward_scale.scale(batch.transitions))
         return super().learn_from(batch)
 
-    def after_updates(self, env_steps: int) -> None:
-        """Make changes that are due at a number of env steps, such as resets of networks, after all of its updates."""
-        self.update_rule.after_updates(env_steps, self.generator)
-
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by their names, under the current networks."""
         if self.reward_scale is not None:

@@ -157,7 +157,6 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """Create `experience`, the collector, and `_parts`: further parts with a state, by name."""
 
     def _make_collector(self, from_columns: FromColumns) -> Collector:
-        """Return the collector of the configuration."""
         if self.config.num_env_runners == 0:
             return LocalCollector(self.env_runner, self.learner)
         runners = RemoteRunners(self.env_runner_group, self.config)
@@ -418,13 +417,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """Add one fragment of every runner to the experience."""
 
     def _store(self, collected: CollectionResult) -> None:
-        """Add collected rows to the experience.
-
-        Raises:
-            EnvironmentFailure: An environment raised an error, or returned values that cannot be stored.
-            NonFiniteError: It returned numbers that are not finite.
-            RunnerLost: A remote runner is lost.
-        """
+        """Add collected rows to the experience, then raise the error that ended their collection."""
         for rows in collected.rows:
             self._add(rows)
         failure = collected.failure

@@ -164,8 +164,14 @@ class LoopConfig(AlgorithmConfig):
         """Choose what is replayed.
 
         Args:
-            kind: Name of the replay method, another value that the algorithm accepts, or a search space of Tune.
-            **arguments: Arguments of the replay method, also as search spaces.
+            kind: Name in the catalog such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; RLlib's
+                names of episode buffers mean ``"Uniform"`` and ``"PER"``. Algorithms that learn from unrolls accept
+                ``"Fresh"`` for nothing, ``"UnrollMix"`` for a mix, or directly the sources of a mix. Also a search
+                space of Tune.
+            **arguments: Arguments of the method, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device``
+                default to the values of this configuration. For a mix of unrolls, ``parameters``: its sources, by the
+                settings of `interreplay.unrolls.mix_settings` or by the original platform's schema, also as JSON; by
+                default half fresh and half replayed.
 
         Raises:
             ValueError: The name or an argument is unknown; the message suggests the nearest valid one.

@@ -17,8 +17,15 @@ from torch import Tensor, nn
 
 from interreplay.acting import stored_policy
 from interreplay.environments.actions import check_action_space
-from interreplay.environments.spaces import flat_actions, name_parts
-from interreplay.learning.architectures import ARCHITECTURES, Architecture, assemble, build_encoder, resolve_model
+from interreplay.environments.spaces import flat_actions, name_parts, space_to_record
+from interreplay.learning.architectures import (
+    ARCHITECTURES,
+    COMMON,
+    Architecture,
+    assemble,
+    build_encoder,
+    resolve_model,
+)
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
 
@@ -85,18 +92,20 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         return self.architecture.make(inputs, flat_actions(self.action_space), self._model, self.inference_only)
 
     def described(self, normalized: bool, **about: Any) -> dict[str, Any]:
-        """Return a description of the policy, for checkpoints; with the arguments of `stored_policy.describe`."""
+        """Return a description of the policy for checkpoints, ready for JSON; `about` are other metadata."""
         methods = OffPolicyModule.make_encoder, OffPolicyModule.make_networks
         if any(getattr(type(self), method.__name__) is not method for method in methods):
             return {"format": stored_policy.FORMAT, "own_code": f"{type(self).__module__}.{type(self).__qualname__}"}
-        return stored_policy.describe(
-            self.model_config["architecture"],
-            self.observation_space,
-            self.action_space,
-            self.model_config,
-            normalized=normalized,
+        names = (*COMMON, *self.architecture.settings)
+        return {
+            "format": stored_policy.FORMAT,
+            "architecture": self.model_config["architecture"],
+            "observation_space": space_to_record(self.observation_space),
+            "action_space": space_to_record(self.action_space),
+            "model": {name: self.model_config[name] for name in names if name in self.model_config},
+            "normalized": normalized,
             **about,
-        )
+        }
 
     @property
     def policy(self) -> Policy:

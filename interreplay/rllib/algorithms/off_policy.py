@@ -13,16 +13,14 @@ from typing import Any, ClassVar, cast
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
-from typing_extensions import Self
 
-from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN, EpisodeTable
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.registration import WRAPPED, inner_env_name
 from interreplay.environments.spaces import columns_from_spaces
 from interreplay.errors import NonFiniteError, check_number
-from interreplay.experience import Mix, Replay, RowSource, make_source
+from interreplay.experience import Replay, RowSource, make_source
 from interreplay.experience.recipes import as_settings
 from interreplay.experience.store import StoreWriter
 from interreplay.learning.losses import check_loss, find_chosen_losses
@@ -63,21 +61,6 @@ class OffPolicyConfig(LoopConfig):
     def build_algo(self, env: Any = None, use_copy: bool = True) -> OffPolicyAlgorithm:
         """Return the algorithm, ready to train; arguments as in RLlib."""
         return cast(OffPolicyAlgorithm, super().build_algo(env, use_copy=use_copy))
-
-    @override(LoopConfig)
-    def replay(self, kind: Kind | Mix, **arguments: Any) -> Self:
-        """Choose what is replayed.
-
-        Args:
-            kind: Name in the catalog such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; also
-                a search space of Tune over these. RLlib's names of episode buffers mean ``"Uniform"`` and ``"PER"``.
-            **arguments: Arguments of the method, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device``
-                default to the values of this configuration.
-
-        Raises:
-            ValueError: The name or an argument is unknown; the message suggests the nearest valid one.
-        """
-        return super().replay(kind, **arguments)
 
     @override(LoopConfig)
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -361,7 +344,6 @@ class OffPolicyAlgorithm(TrainingLoop):
         self._store(collected)
 
     def _end_episodes(self, ids: list[int]) -> None:
-        """End episodes that no row will continue."""
         self.experience.truncate_episodes(ids)
         if self.episode_table is not None:
             self.episode_table.discard(ids)
@@ -395,8 +377,6 @@ class OffPolicyAlgorithm(TrainingLoop):
         """Return rows without the extra columns that are only recorded, not replayed."""
         if self._wanted == rows.extras.keys():
             return rows
-        if not self._wanted:
-            return rows.replace(extras={})
         return with_extras(rows, self._wanted)
 
     def _add_rows(self, rows: Transitions) -> None:
@@ -412,7 +392,7 @@ class OffPolicyAlgorithm(TrainingLoop):
     def _learn(self) -> None:
         super()._learn()
         if not self.stop_requested:  # otherwise updates may be left, which a resumed run makes first
-            self.learner.after_updates(self.env_steps)
+            self.learner.update_rule.after_updates(self.env_steps, self.learner.generator)
 
     @override(TrainingLoop)
     def _update(self, batch: Any) -> None:

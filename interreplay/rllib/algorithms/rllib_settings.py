@@ -156,12 +156,7 @@ def translate_settings(
 
 
 def _translate(name: str, value: Any, get: Lookup) -> dict[str, Any]:
-    """Return our settings for one of RLlib's names.
-
-    Raises:
-        ValueError: The value has no counterpart (the message states what is accepted), or the name has none (empty
-            message).
-    """
+    """Return our settings for one of RLlib's names; raise a ValueError, with an empty message if it has none."""
     if name in RENAMED:
         return {RENAMED[name]: value}
     if name in ONLY_DEFAULTS:

@@ -86,7 +86,6 @@ class UpdateGroup:
                 self._thread.shutdown(wait=False)
 
     def _learn_if_complete(self) -> None:
-        """Make an update if the batches of all members have arrived."""
         if not self._members or len(self._batches) < len(self._members):
             return
         try:
@@ -100,7 +99,6 @@ class UpdateGroup:
         self._arrived.notify_all()
 
     def _learn(self) -> UpdateResult:
-        """Return the result of all members' updates."""
         updates = [member.update_rule for member in self._members]
         if self._many is None:
             self._many = ManyUpdates(updates)

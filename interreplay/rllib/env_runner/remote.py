@@ -405,7 +405,6 @@ class AsyncCollector(RemoteCollector):
         self._requests.send(lambda runner: runner.answer.remote(make, weights, version), version)
 
     def _receive(self) -> InterreplayError | None:
-        """Store the next answer, or return the error of a runner that failed."""
         answer = self._requests.receive(self._learner.updates - self._config.max_lag)
         if isinstance(answer, InterreplayError):
             return answer

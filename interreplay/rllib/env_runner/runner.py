@@ -338,7 +338,6 @@ class BatchEnvRunner(SteppingRunner):
             raise NonFiniteError(error.column, error.row, error.value, at=place) from None
 
     def _count_finished(self) -> int:
-        """Return the number of episodes that ended in the current evaluation."""
         return len(self._state.log.finished) - self._finished_before
 
     def seed_next_reset(self, seed: int) -> None:
@@ -372,7 +371,6 @@ class BatchEnvRunner(SteppingRunner):
         return as_column(observation)
 
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        """Begin episodes in the environments `which` ``(n,)``."""
         self._state.log.start(which)
         self._state.exploration.start(which)
         if self._builds_episodes:

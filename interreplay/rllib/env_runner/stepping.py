@@ -112,7 +112,6 @@ class SerialEnvs(VectorWrapper):
         return batch, column, ended, cut, list(infos)
 
     def _concatenate(self, observations: Sequence[Any]) -> Any:
-        """Return the observations of all environments as new arrays ``(n, ...)``."""
         if isinstance(self._space, Box):
             return np.array(observations, dtype=self._space.dtype)
         return concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
@@ -134,12 +133,10 @@ def integer_parts(space: Any) -> dict[str, Any]:
 
 
 def _get_env_name(env: Any) -> str:
-    """Return the name of an environment for messages."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
 def _find_malformed_reset(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the result of an environment's reset, or None."""
     if not isinstance(result, tuple) or len(result) != 2:
         return f"returned {_count_values(result)} in reset; expected two: observation, info"
     return _find_misshapen(result[0], space) or _find_unstorable(result[0], integer_parts)
@@ -184,12 +181,7 @@ def _find_misshapen(observation: Any, space: Any) -> str | None:
 
 
 def _find_unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | None:
-    """Return why the integers of an observation do not fit its space, or None.
-
-    Args:
-        observation: One observation as an environment returned it.
-        integer_parts: The spaces of its parts that contain integers, by name.
-    """
+    """Return why the integers of an observation do not fit the spaces of its parts that contain integers, or None."""
     if not integer_parts:
         return None
     given = split_parts(observation)

@@ -276,6 +276,5 @@ def _check_method(buffer: CoreBuffer) -> None:
 
 
 def _check_sequence(length: int | None) -> None:
-    """Reject rows of more than one step."""
     if length not in (None, 0, 1):
         raise ValueError(f"batch_length_T is {length}; expected 0 or 1: sequences, as for use_lstm, are not supported")
