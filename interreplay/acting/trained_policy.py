@@ -57,9 +57,9 @@ class TrainedPolicy:
             self.exploration = Noisy()
         if self.exploration is not None:
             self.exploration.check(nets.actor)
-        self._seed = seed
         self._memory = None
-        self._rng: torch.Generator | None = None
+        self._rng = torch.Generator(device=self._device)
+        self._rng.manual_seed(self._rng.seed() if seed is None else int(seed))
 
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for one observation, or actions ``(n, ...)`` for several, in the environment's units.
@@ -84,7 +84,7 @@ class TrainedPolicy:
         with torch.no_grad():
             encoded = self._act_with_memory(self._encode(parts))
             if explore and self.exploration is not None:
-                chosen = self.exploration.act(self.nets.actor, encoded, self._generator())
+                chosen = self.exploration.act(self.nets.actor, encoded, self._rng)
             else:
                 chosen = self.nets.actor.act(encoded)
         kept = chosen.cpu().numpy().reshape(len(encoded), *self._actions.shape)
@@ -127,14 +127,6 @@ class TrainedPolicy:
     @property
     def _device(self) -> torch.device:
         return next(self.nets.actor.parameters()).device
-
-    def _generator(self) -> torch.Generator:
-        if self._rng is None:
-            self._rng = torch.Generator(device=self._device)
-            self._rng.seed()
-            if self._seed is not None:
-                self._rng.manual_seed(int(self._seed))
-        return self._rng
 
     def __repr__(self) -> str:
         known = f"{self.about.get('algorithm', 'a policy')} {self.about.get('env', '')}".rstrip()

@@ -15,9 +15,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -114,8 +113,8 @@ def start_local(cpus: int) -> None:
         # On a busy machine a worker needs more than Ray's 60 seconds to import its modules.
         os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
         # On 127.0.0.1, as Ray listens by default on Windows and macOS.
-        loopback = replaced(ray_constants, ENABLE_RAY_CLUSTER=False)
-        environment = variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"})
+        loopback = replaced(vars(ray_constants), {"ENABLE_RAY_CLUSTER": False})
+        environment = replaced(os.environ, {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"})
         with loopback, environment, _separate_sessions(), _preserve_sigterm(), patient_start():
             ray.init(
                 address="local",
@@ -130,29 +129,16 @@ def start_local(cpus: int) -> None:
 
 
 @contextlib.contextmanager
-def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables inside the block."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+def replaced(entries: MutableMapping[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+    """Replace entries inside the block, such as environment variables or the ``vars`` of a module."""
+    before = {name: entries[name] for name in values if name in entries}
+    entries.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def replaced(module: ModuleType, **values: Any) -> Iterator[None]:
-    """Replace attributes of a module inside the block."""
-    before = {name: getattr(module, name) for name in values}
-    vars(module).update(values)
-    try:
-        yield
-    finally:
-        vars(module).update(before)
+        entries.update(before)
+        for name in values.keys() - before.keys():
+            entries.pop(name, None)
 
 
 def patient_start() -> contextlib.AbstractContextManager[None]:
@@ -172,7 +158,7 @@ def patient_start() -> contextlib.AbstractContextManager[None]:
                     raise
             time.sleep(0.1)
 
-    return replaced(services, get_node=wait)
+    return replaced(vars(services), {"get_node": wait})
 
 
 def _separate_sessions() -> contextlib.AbstractContextManager[None]:
@@ -193,7 +179,7 @@ def _separate_sessions() -> contextlib.AbstractContextManager[None]:
 
     if not sys.platform.startswith("linux"):
         return contextlib.nullcontext()
-    return replaced(services, ConsolePopen=start)
+    return replaced(vars(services), {"ConsolePopen": start})
 
 
 @contextlib.contextmanager

@@ -109,7 +109,6 @@ def test_a_gaussian_policy_is_sampled_by_one_normal_number_per_dimension():
     noise = torch.randn((len(OBS), SIZE), generator=rng())
     std = log_std.clamp(-20, 2).exp()
     assert torch.equal(Sampled().act(policy, OBS, rng()), torch.tanh(mean + std * noise))
-    assert torch.equal(policy.sample(OBS, rng()), Sampled().act(policy, OBS, rng()))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "deterministic"])

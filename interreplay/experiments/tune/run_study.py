@@ -209,7 +209,7 @@ def _folder(trial: Any) -> TrialFolder:
     return TrialFolder(Path(trial.config["job"]["folder"]))
 
 
-@ray_session.variables(_TUNE)  # later runs of Tune in this process are not affected
+@ray_session.replaced(os.environ, _TUNE)  # later runs of Tune in this process are not affected
 def run_trials(
     jobs: Sequence[Job],
     execution: Execution,

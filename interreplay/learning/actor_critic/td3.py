@@ -105,15 +105,10 @@ class TD3Update(ActorCriticUpdate):
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         next_obs = self.target_views(rows, next_obs)
-        values = self.lowest_target([next_obs, self.target_actions(next_obs, rng)], rng).squeeze(-1)
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
-
-    @torch.no_grad()
-    def target_actions(self, next_obs: Tensor, rng: Any) -> Tensor:
-        """Return the actions a' ``(n, actions)`` of the target; without `target_policy_noise`, nothing is drawn."""
         actions = self.networks.target_actor(next_obs)
-        if self.settings.target_policy_noise is None:
-            return actions
-        bound = self.settings.target_noise_clip
-        noise = (normal(actions, rng) * self.settings.target_policy_noise).clamp(-bound, bound)
-        return (actions + noise).clamp(-1.0, 1.0)
+        if self.settings.target_policy_noise is not None:
+            bound = self.settings.target_noise_clip
+            noise = (normal(actions, rng) * self.settings.target_policy_noise).clamp(-bound, bound)
+            actions = (actions + noise).clamp(-1.0, 1.0)
+        values = self.lowest_target([next_obs, actions], rng).squeeze(-1)
+        return rows.rewards + rows.discounts * mean_over_views(values, m)

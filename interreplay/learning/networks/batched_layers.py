@@ -231,7 +231,11 @@ class ForwardPass:
         if dropped is not None and views.at_once:
             joined_layers = []
             for layer, weights in zip(zip(*dropped, strict=True), views.parts[0], strict=False):
-                joined_layers.append(join_dropped(layer, len(self.rows) * weights.shape[-1]))
+                size = len(self.rows) * weights.shape[-1]
+                if layer[0].dtype is torch.bool:
+                    joined_layers.append(torch.stack(list(layer)))
+                else:
+                    joined_layers.append(torch.cat([own + j * size for j, own in enumerate(layer)]))
             dropped = [joined_layers]
         found = []
         for number, member in enumerate(views.members):
@@ -402,13 +406,6 @@ class BatchedLayers(torch.autograd.Function):
             for place, (values, like) in enumerate(zip(into.tensors, ctx.views.tensors, strict=True), blocks):
                 found[place] = torch.zeros_like(like).index_copy_(0, index, values)  # zero for other networks
         return (None, None, None, *found)
-
-
-def join_dropped(dropped: Sequence[Tensor], size: int) -> Tensor:
-    """Return the dropped units of one layer of m networks, each of `size` numbers ``(n, width)``."""
-    if dropped[0].dtype is torch.bool:
-        return torch.stack(list(dropped))
-    return torch.cat([own + j * size for j, own in enumerate(dropped)])
 
 
 # -- Products ------------------------------------------------------------------------------------

@@ -108,14 +108,6 @@ class Family(ABC):
         """Return KL(one ‖ other) ``(...)``."""
 
     @abstractmethod
-    def kl_to_implied(self, pi: Tensor, mu: Tensor, rho: float) -> Tensor:
-        """Return KL(π ‖ π̃) ``(...)`` to the policy π̃(a) ∝ min(ρ̄ µ(a), π(a)) that V-trace evaluates.
-
-        Raises:
-            NotImplementedError: It has no closed form.
-        """
-
-    @abstractmethod
     def mode(self, given: Tensor) -> Tensor:
         """Return the most likely actions ``(..., *action_shape)``."""
 
@@ -142,6 +134,7 @@ class Categorical(Family):
         return (logs.exp() * (logs - other.log_softmax(dim=-1))).sum(dim=-1)
 
     def kl_to_implied(self, pi: Tensor, mu: Tensor, rho: float) -> Tensor:
+        """Return KL(π ‖ π̃) ``(...)`` to the policy π̃(a) ∝ min(ρ̄ µ(a), π(a)) that V-trace evaluates."""
         logs = pi.log_softmax(dim=-1)
         bound = mu.log_softmax(dim=-1) + math.log(rho)
         least = torch.minimum(logs, bound)
@@ -181,9 +174,6 @@ class Normal(Family):
         ratio = 2.0 * (log_std - log_other)
         shift = (mean - mean_other).square() * torch.exp(-2.0 * log_other)
         return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)
-
-    def kl_to_implied(self, pi: Tensor, mu: Tensor, rho: float) -> Tensor:
-        raise NotImplementedError("KL to the implied policy of normal distributions has no closed form")
 
     def mode(self, given: Tensor) -> Tensor:
         return given[..., : self.size]

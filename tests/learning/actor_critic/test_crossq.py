@@ -125,7 +125,7 @@ def test_statistics_are_those_of_joint_batches_and_of_the_actors_turns():
     assert len(set(seen["log_alpha"])) == 3 and seen["log_alpha"][1] != seen["log_alpha"][2]
     before = statistics(networks.actor.body), statistics(networks.critics)
     rows = batch()
-    networks.actor.act(rows.obs), networks.actor.sample(rows.obs, torch.Generator())
+    networks.actor.act(rows.obs), networks.actor.draw(networks.actor.output(rows.obs), torch.Generator())
     networks.actor(rows.obs, torch.zeros(N, ACTIONS).double())
     assert torch.equal(statistics(networks.actor.body), before[0])
     assert torch.equal(statistics(networks.critics), before[1])

@@ -85,7 +85,7 @@ def test_draws_have_the_policy_s_probabilities():
     obs = torch.tensor([[3.0, -2.0]])
     probabilities = actor(obs).exp()[0]
     n = 200_000
-    drawn = actor.sample(obs.expand(n, -1), torch.Generator().manual_seed(0))
+    drawn = actor.draw(actor.output(obs.expand(n, -1)), torch.Generator().manual_seed(0))
     shares = torch.bincount(drawn, minlength=4) / n
     assert (shares - probabilities).abs().max() < 4 * 0.5 / math.sqrt(n)
     assert actor.act(obs).item() == int(probabilities.argmax())
