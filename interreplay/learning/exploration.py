@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interreplay.environments.own_modules import import_user_class, is_users_class, make_object
 from interreplay.errors import PartError, check_number
-from interreplay.learning.policies import ActResult, ContinuousPolicy, DiscretePolicy, Policy
+from interreplay.learning.policies import ContinuousPolicy, DiscretePolicy, Policy
 
 
 class Exploration(ABC):
@@ -43,10 +43,12 @@ class Exploration(ABC):
 
     def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return actions ``(n, *action_shape)`` for encoded observations ``(n, inputs)``."""
-        return self.act_and_record(policy, obs, rng, record=False).actions
+        return self.act_and_record(policy, obs, rng, record=False)[0]
 
-    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> ActResult:
-        """Return actions and, if `record`, the recorded outputs of the policy without noise."""
+    def act_and_record(
+        self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return actions and, if `record`, the columns of `Policy.record` for outputs without noise."""
         output = self.output(policy, obs, rng)
         recorded = {}
         if record and policy.noisy:
@@ -56,7 +58,7 @@ class Exploration(ABC):
         actions = self.choose(policy, output, rng)
         if is_users_class(type(self)):
             actions = check_actions(self, policy, actions, len(obs))
-        return ActResult(actions, recorded)
+        return actions, recorded
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many support every policy
         """Raise a ValueError if the policy is not supported."""
@@ -134,11 +136,13 @@ class Random(Exploration):
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.random(len(output), rng)
 
-    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> ActResult:
+    def act_and_record(
+        self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         recorded = {}
         if record:
             recorded = policy.record_random(len(obs))
-        return ActResult(policy.random(len(obs), rng), recorded)
+        return policy.random(len(obs), rng), recorded
 
 
 class Noisy(Greedy):

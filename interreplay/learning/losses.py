@@ -219,7 +219,6 @@ class SortedQuantileHuber(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        """Return the gradient of the predictions."""
         (slopes,) = ctx.saved_tensors
         return slopes * gradients.unsqueeze(-1), None, None, None
 

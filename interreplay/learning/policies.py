@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,18 +15,6 @@ from interreplay.learning.networks.residual_layers import ResidualMLP
 
 POLICY_OUTPUT = "behavior"
 """Name of the column with the outputs of the policy."""
-
-
-class ActResult(NamedTuple):
-    """Actions and the recorded outputs of the policy.
-
-    Attributes:
-        actions: ``(n, *action_shape)``, in [−1, 1], or indices of discrete actions.
-        recorded: Columns ``(n, ...)`` by name; distances between policies are computed from them.
-    """
-
-    actions: Tensor
-    recorded: dict[str, Tensor]
 
 
 class Policy(nn.Module, ABC):

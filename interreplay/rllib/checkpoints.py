@@ -70,7 +70,7 @@ class CheckpointedAlgorithm(Algorithm):
     learner: Any
     replay_buffer: Any
     single_spaces: Any
-    capacity: str
+    capacity: Any
 
     def _identity(self) -> dict[str, str]:
         """Return the properties that a checkpoint and the algorithm that loads it must share."""

@@ -42,15 +42,7 @@ class UnrollDistance:
             behavior: Outputs of the behavior policy ``(T, B, F)``.
             current: Outputs of the current policy ``(T, B, F)``.
             live: Mask ``(T, B)`` of the steps that count.
-
-        Raises:
-            ValueError: If the shapes differ.
         """
-        if behavior.shape != current.shape:
-            raise ValueError(
-                f"the current policy has outputs of shape {tuple(current.shape)}; expected {tuple(behavior.shape)}, as "
-                "the behavior policy"
-            )
         behavior = behavior.float()
         current = current.to(behavior.device).float()
         steps = live.sum(dim=0).clamp(min=1)

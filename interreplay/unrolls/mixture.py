@@ -158,11 +158,7 @@ class UnrollMix(SharedSources):
         return len(self.queue) >= self.due(batch_size).get(self.queue.name, 0)
 
     def batch(self, batch_size: int, rng: np.random.Generator) -> Unrolls:
-        """Draw a batch: the parts of all sources in order, with columns contiguous in memory.
-
-        Raises:
-            ValueError: If too few fresh unrolls are waiting.
-        """
+        """Draw a batch if it is `ready`: the parts of all sources in order, with columns contiguous in memory."""
         counts = self.shares.counts(batch_size, self._available(batch_size))
         parts = []
         for number, (name, source) in enumerate(self.sources.items()):
@@ -192,12 +188,7 @@ class UnrollMix(SharedSources):
             unrolls: As drawn ``(T, B, ...)``.
             policy: Outputs ``(T, B, F)`` of the current policy: logits, or [mean; log std].
             errors: Errors ``(B,)`` for `Prioritized`.
-
-        Raises:
-            ValueError: If the number of errors is wrong.
         """
-        if errors is not None and errors.shape != unrolls.slots.shape:
-            raise ValueError(f"errors has shape {tuple(errors.shape)}; expected {tuple(unrolls.slots.shape)}")
         origins = unrolls.origins.numpy(force=True)
         for number, source in enumerate(self.sources.values()):
             mine = np.flatnonzero(origins == number)

@@ -178,11 +178,11 @@ def test_actions_are_returned_with_the_outputs_of_the_policy(make):
     for name, policy in POLICIES.items():
         if (name, make) in unsupported:
             continue
-        acted = make().act_and_record(policy, OBS, rng())
-        assert torch.equal(acted.actions, make().act(policy, OBS, rng())), name
+        actions, recorded = make().act_and_record(policy, OBS, rng())
+        assert torch.equal(actions, make().act(policy, OBS, rng())), name
         expected = policy.record_random(len(OBS)) if make is Random else policy.record(policy.output(OBS))
-        assert acted.recorded.keys() == expected.keys() == {"behavior"}
-        assert torch.equal(acted.recorded["behavior"], expected["behavior"]), name
+        assert recorded.keys() == expected.keys() == {"behavior"}
+        assert torch.equal(recorded["behavior"], expected["behavior"]), name
 
 
 class Fixed(Exploration):

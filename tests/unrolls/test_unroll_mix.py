@@ -59,8 +59,6 @@ def test_sources_without_enough_unrolls_contribute_none():
     assert mix.due(4)["queue"] == 2 and mix.due(8) == {"queue": 4, "uniform": 4}
     batch = mix.batch(8, rng)
     assert batch.version[:4].tolist() == [0, 1, 2, 3] and batch.fresh.tolist() == [True] * 4 + [False] * 4
-    with pytest.raises(ValueError, match="4 fresh unrolls are due and 0 are waiting"):
-        mix.batch(8, rng)
     assert mix.batches == 1
     waiting = make_mix([{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "fill_in": 0.01}])
     waiting.add(unrolls(9), rng)
@@ -119,8 +117,6 @@ def test_refreshed_unrolls_are_measured_again():
     elite = mix.sources["elite"]
     assert set(np.flatnonzero(elite.store.notes["distance"] > 0).tolist()) == set(again.slots.tolist())
     assert half().to_refresh(rng) is None
-    with pytest.raises(ValueError, match=r"errors has shape \(3,\); expected \(16,\)"):
-        mix.update(again, errors=torch.ones(3))
 
 
 def test_sources_of_one_type_have_different_names():

@@ -45,7 +45,7 @@ def test_unrolls_are_returned_exactly(kind, make):
         assert slots.shape == (5,) and len(set(slots[slots >= 0].tolist())) == int((slots >= 0).sum())
         for number, slot in enumerate(slots.tolist()):
             if slot >= 0:
-                added[slot] = batch[number]
+                added[slot] = batch[number : number + 1]
     assert len(store) == 7 and sorted(added) == list(range(7))
     slots_read = torch.tensor([6, 0, 3, 3])
     given = store[slots_read]

@@ -165,7 +165,6 @@ class PatchConvolution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor]:
-        """Return the gradients of weights and biases."""
         patches, found, weight = ctx.saved_tensors
         slopes = torch.ops.aten.threshold_backward(gradients[0].reshape(found.shape), found, 0.0)
         return None, None, torch.bmm(slopes, patches.mT).sum(0).view_as(weight), slopes.sum((0, 2))

@@ -45,7 +45,6 @@ class SquashedGaussian(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_actions: Tensor, of_log_probs: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient of the parameters ``(n, 2d)``."""
         actions, spread, inside = ctx.saved_tensors
         h = of_log_probs.unsqueeze(-1)
         of_mean = torch.addcmul(of_actions, actions, torch.addcmul(h + h, of_actions, actions, value=-1.0))

@@ -49,11 +49,9 @@ class Moments:
         return np.sqrt(self.squares / max(self.count, 1))
 
     def state(self) -> dict[str, Any]:
-        """Return the statistics."""
         return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore the statistics."""
         self.count = int(state["count"])
         self.mean = np.array(state["mean"])
         self.squares = np.array(state["squares"])
@@ -98,12 +96,10 @@ class NormalizedPixels(nn.Module):
         self._publish()
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of `moments`."""
         self.moments.load(state)
         self._publish()
 
     def _publish(self) -> None:
-        """Compute `offset` and `factor` from the statistics."""
         if self.moments.count:
             scale = 1.0 / (self.moments.deviation + self.LEAST)
             self.offset.copy_(torch.from_numpy(-self.moments.mean * scale))
@@ -173,12 +169,10 @@ class NormalizedEncoder(nn.Module):
         self.factor.copy_(torch.from_numpy(factor))
 
     def statistics(self) -> dict[str, Any]:
-        """Return the statistics."""
         seen = {name: pixels.moments.state() for name, pixels in self._pixels.items()}
         return self.moments.state() | {"images": seen}
 
     def load_statistics(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `statistics`."""
         self.moments.load(state)
         for name, pixels in self._pixels.items():
             pixels.load(state["images"][name])
@@ -246,7 +240,6 @@ class RewardScale:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._moments.load(state["moments"])
         self._largest = float(state["largest"])
         episodes = np.asarray(state["episodes"]).tolist()

@@ -267,10 +267,6 @@ class RMSprop(PlainOptimizer):
         super().__init__(params, {"lr": lr, "decay": decay, "eps": eps, "weight_decay": 0.0})
         self.centered = centered
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Take one step, as `apply` does."""
-        self.apply()
-
     @torch.no_grad()
     def apply(self) -> None:
         """Take one step down the gradients of all parameters."""

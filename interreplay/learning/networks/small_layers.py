@@ -96,7 +96,6 @@ class SmallLayers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the rows and of all parameters."""
         assert ctx.saved_tensors
         of_rows, found = ctx.network.backward(ctx.seen, gradient.numpy(), ctx.needs_input_grad[1])
         gradients = map(torch.from_numpy, found)

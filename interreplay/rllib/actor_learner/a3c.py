@@ -113,15 +113,9 @@ class A3CConfig(ActorLearnerConfig):
     """
 
     settings_class = A3CSettings
+    learner_class = GradientLearner
+    runner_class = GradientRunner
     trainer = "A3C"
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class)
-        self.env_runner_cls = GradientRunner
-
-    @override(ActorLearnerConfig)
-    def get_default_learner_class(self) -> type:
-        return GradientLearner
 
     @override(ActorLearnerConfig)
     def _check_runners(self) -> None:

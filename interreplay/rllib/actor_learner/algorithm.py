@@ -6,7 +6,6 @@ import json
 from functools import partial
 from typing import Any, ClassVar, cast
 
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
 
 from interreplay.diagnostics.unroll_statistics import UnrollStatistics
@@ -40,19 +39,13 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     """
 
     settings_class: ClassVar[type] = IMPALASettings
+    learner_class: ClassVar[type] = BatchLearner
+    runner_class = UnrollRunner
     trainer = "IMPALA"
     update_class: ClassVar[Any] = IMPALAUpdate
 
-    # Fields of `IMPALASettings`, set in the constructor.
-    caching: bool
-    lr_end: float | None
-    lr_power: float
-    returns: str
-    sync: bool
-
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class)
-        self.env_runner_cls = UnrollRunner
         row = ALGORITHMS[self.trainer]
         self.rollout_fragment_length = row.of_run["rollout_fragment_length"]
         self.num_envs_per_env_runner = row.of_run["num_envs_per_worker"]
@@ -102,7 +95,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     @override(LoopConfig)
     def rates(self, env_steps: int) -> dict[str, float]:
         start = rate_at(self.lr, env_steps)
-        if not self._is_annealed or self.lr_end is None or self.anneal_steps is None:
+        if not self._is_annealed:
             return {"all": start}
         left = max(0.0, 1.0 - env_steps / self.anneal_steps)
         return {"all": (start - self.lr_end) * left**self.lr_power + self.lr_end}
@@ -120,10 +113,6 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: Any) -> IMPALAUpdate:
         return self.update_class(module.nets, self.update_settings(), self.gamma, self.rates(0)["all"])
-
-    @override(AlgorithmConfig)
-    def get_default_learner_class(self) -> type:
-        return BatchLearner
 
 
 class ActorLearner(TrainingLoop):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import Field, fields
 from numbers import Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
@@ -95,6 +95,8 @@ class LoopConfig(AlgorithmConfig):
         settings_class: Dataclass of the algorithm's own settings.
         trainer: Name in the table of algorithms, which contains the default replay method and defines the networks.
         module_class: RLModule of the algorithm.
+        learner_class: Learner of the algorithm.
+        runner_class: Runner of the environments.
         update_class: The update of the algorithm, or a subclass.
         algorithm_class: The Algorithm that names this configuration, as the only element of a tuple: Ray follows
             classes that are attributes of classes, and would do so endlessly.
@@ -111,25 +113,21 @@ class LoopConfig(AlgorithmConfig):
     settings_class: ClassVar[type]
     trainer: ClassVar[str]
     module_class: ClassVar[type[OffPolicyModule]] = OffPolicyModule
+    learner_class: ClassVar[type]
+    runner_class: ClassVar[type[BatchEnvRunner]] = BatchEnvRunner
     update_class: ClassVar[Any]
     algorithm_class: ClassVar[tuple[type, ...]] = ()
 
     env: Any
     env_config: dict[str, Any]
-    # Fields of `LoopSettings`, set in the constructor.
-    hiddens: Any
-    network: Any
-    encoder: Any
-    activation: str
-    anneal_steps: int | None
-    cuda_graph: bool
-    matrix_dtype: str
-    normalize_observations: bool
-    steps_per_iteration: int
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a setting: the constructor sets the fields of both dataclasses as attributes."""
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class or next(iter(self.algorithm_class), None))
-        self.env_runner_cls: Any = BatchEnvRunner
+        self.env_runner_cls: Any = self.runner_class
         self.rollout_fragment_length: Any = 1
         self.lr: Any = None
         self.given_rates: list[str] = []  # separate learning rates, which `lr` does not replace
@@ -410,6 +408,10 @@ class LoopConfig(AlgorithmConfig):
         """The settings that determine the networks, by name, with Python's numbers, as JSON requires."""
         names = (*COMMON, *self.architecture.settings)
         return to_python_numbers(attributes(self, names) | {"hiddens": list(self.hiddens)})
+
+    @override(AlgorithmConfig)
+    def get_default_learner_class(self) -> type:
+        return self.learner_class
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:

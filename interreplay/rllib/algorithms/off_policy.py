@@ -10,7 +10,6 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
@@ -45,17 +44,8 @@ class OffPolicyConfig(LoopConfig):
 
     loop_class = ReplaySettings
     settings_class: ClassVar[type] = ActorCriticSettings
+    learner_class = OffPolicyLearner
     trainer = "SAC"
-
-    # Fields of `ReplaySettings`, set in the constructor.
-    batches_per_draw: int
-    collect: bool
-    episode_table: bool
-    n_step: Any
-    num_steps_sampled_before_learning_starts: int
-    on_manifold_rows: int
-    scale_rewards: bool
-    updates_per_step: float
 
     @override(LoopConfig)
     def build_algo(self, env: Any = None, use_copy: bool = True) -> OffPolicyAlgorithm:
@@ -94,10 +84,6 @@ class OffPolicyConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: Any) -> Update:
         return self.update_class(module.nets, settings=self.update_settings())
-
-    @override(AlgorithmConfig)
-    def get_default_learner_class(self) -> type:
-        return OffPolicyLearner
 
 
 class OffPolicyAlgorithm(TrainingLoop):

@@ -37,8 +37,6 @@ class SACConfig(SACTraining, OffPolicyConfig):
     trainer = "SAC"
     update_class: ClassVar[Any] = SACUpdate
 
-    n_critics: int
-
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
         kind = self.update_class
@@ -80,8 +78,6 @@ class TQCConfig(TQCTraining, SACConfig):
     trainer = "TQC"
     update_class = TQCUpdate
 
-    n_quantiles: int
-
 
 class TQC(OffPolicyAlgorithm):
     """Truncated quantile critics, configured by `TQCConfig`."""
@@ -109,8 +105,6 @@ class CrossQConfig(CrossQTraining, SACConfig):
     settings_class = CrossQSettings
     trainer = "CrossQ"
     update_class = CrossQUpdate
-
-    critic_hiddens: Any
 
 
 class CrossQ(OffPolicyAlgorithm):

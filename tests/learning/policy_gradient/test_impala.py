@@ -259,7 +259,7 @@ def test_rmsprop_is_tensorflows():
     square, expected = np.ones(2), np.array([1.0, 2.0])
     for gradient in ([0.5, -1.0], [2.0, 0.0], [1.0, 1.0]):
         parameter.grad = torch.tensor(gradient)
-        optimizer.step()
+        optimizer.apply()
         square = 0.9 * square + 0.1 * np.square(gradient)
         expected = expected - 0.1 * np.array(gradient) / np.sqrt(square + 0.5)
     np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-6)

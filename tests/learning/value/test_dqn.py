@@ -168,7 +168,7 @@ def test_rmsprop_is_centered_with_epsilon_under_the_root(steps):
     for step in range(steps):
         gradient = [0.3 * (step + 1), -1.0]
         parameter.grad = torch.tensor(gradient)
-        optimizer.step()
+        optimizer.apply()
         for i in range(2):
             average[i] += 0.05 * (gradient[i] - average[i])
             square[i] += 0.05 * (gradient[i] ** 2 - square[i])
