@@ -170,7 +170,7 @@ class Group:
                 stacks[name.removeprefix("actor.")] = stack
 
         def act(stacks: dict[str, Tensor], obs: Tensor, noise: Tensor) -> Tensor:
-            return torch.func.functional_call(actor, stacks, (obs, noise)).actions
+            return torch.func.functional_call(actor, stacks, (obs, noise))[0]
 
         def learn(columns: list[Tensor]) -> Tensor:
             """Make the updates of an env step, and return the next actions."""

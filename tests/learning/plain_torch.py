@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample
+from interreplay.learning.networks.distributions import LOG_STD_RANGE
 from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.networks.small_layers import SMALL
 
@@ -108,7 +108,7 @@ def plain_sample(parameters, noise):
     raw = mean + log_std.exp() * noise
     log_probs = torch.distributions.Normal(mean, log_std.exp()).log_prob(raw)
     squash = 2.0 * (nn.functional.softplus(-2.0 * raw) + raw - torch.log(torch.tensor(2.0, dtype=raw.dtype)))
-    return SquashedGaussianSample(torch.tanh(raw), (log_probs + squash).sum(dim=-1))
+    return torch.tanh(raw), (log_probs + squash).sum(dim=-1)
 
 
 @contextlib.contextmanager

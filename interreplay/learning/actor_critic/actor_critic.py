@@ -53,6 +53,10 @@ PolicyLosses = tuple[list[Tensor], list[Tensor]]
 class ActorCriticUpdate(Update, ABC):
     """An update of an actor and its critics.
 
+    L2 terms are part of the gradients, not of the reported losses. With `target_subset`, the minimum of the target is
+    over critics drawn for this update. With `critic_dropout`, each pass of critics or targets draws its own dropped
+    units.
+
     Args:
         networks: Networks with ``actor``, ``critics``, ``targets`` and ``encoder``, and a method ``reset`` that draws
             everything but the encoder again. If the encoder has parameters, which the critics' loss trains, also with
@@ -163,7 +167,7 @@ class ActorCriticUpdate(Update, ABC):
     def learn(self, batch: Batch, rng: torch.Generator) -> UpdateResult:
         """Take one step of the critics, every `policy_delay` updates one of the policy, and move the targets."""
         obs, next_obs, m = views(batch.transitions, self.networks.encoder)
-        alpha = self.temperature()
+        alpha = [self.networks.log_alpha.detach().exp()] if "alpha" in self.optimizers else []
 
         loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
         if self.policy_is_due:
@@ -173,10 +177,6 @@ class ActorCriticUpdate(Update, ABC):
 
         metrics = measure(loss, errors, target, policy_metrics=self.policy_metrics, alpha=alpha)
         return UpdateResult(errors.mean(dim=0), metrics, scores)
-
-    def temperature(self) -> list[Tensor]:
-        """Return a copy of the temperature α, or nothing if the algorithm has none."""
-        return [self.networks.log_alpha.detach().exp()] if "alpha" in self.optimizers else []
 
     def learn_critics(
         self, batch: Batch, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator

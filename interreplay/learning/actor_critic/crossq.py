@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, next_noise
 from interreplay.learning.actor_critic.sac import SOFT_METRICS, GaussianActor, SACNetworks, soft_losses, soft_target
 from interreplay.learning.networks.batch_renorm import RenormedMLP
-from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
+from interreplay.learning.networks.distributions import sample_squashed_gaussian
 from interreplay.learning.settings import CrossQSettings
 from interreplay.learning.update import REDUCIBLE_LOSS, Batch, flat_rows, mean_over_views, normal
 from interreplay.transitions import Transitions
@@ -27,7 +27,7 @@ class CrossQActor(GaussianActor):
         super().__init__(inputs, actions, hiddens)
         self.body: Any = RenormedMLP(1, [inputs, *hiddens, 2 * actions], warm_up)
 
-    def forward(self, obs: Tensor, noise: Tensor, training: bool = False) -> SquashedGaussianSample:
+    def forward(self, obs: Tensor, noise: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
         """Sample actions as `GaussianActor` does; a training pass changes the running statistics."""
         return sample_squashed_gaussian(self.body.outputs(obs, training=training)[0], noise)
 

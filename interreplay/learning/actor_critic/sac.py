@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
 from interreplay.learning.actor_critic.networks import ActorCriticNetworks
-from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
+from interreplay.learning.networks.distributions import LOG_STD_RANGE, sample_squashed_gaussian
 from interreplay.learning.networks.residual_layers import ResidualGaussian
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, FeedforwardPolicy
 from interreplay.learning.settings import SACSettings
@@ -32,7 +32,7 @@ class GaussianActor(FeedforwardPolicy, ContinuousPolicy):
     outputs_per_action = 2
     residual_class = ResidualGaussian
 
-    def forward(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
+    def forward(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Sample actions ``(n, actions)`` and their log density for standard normal `noise` of the same shape."""
         return sample_squashed_gaussian(self.body(obs), noise, self.body.plain)
 
@@ -88,15 +88,9 @@ class SACUpdate(ActorCriticUpdate):
     * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparameterization;
     * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
 
-    v are the row weights, 1 by default, and for actor and temperature times the actor's weights. L2 terms are part of
-    the gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
-    this update. `actor_target` replaces the actor's minimum by a mean or by one critic, `critic_target` "mean" both
-    minima by means. Actor and temperature are updated every `policy_delay` updates. With `critic_dropout`, each pass of
-    critics or targets draws its own dropped units.
-
-    Args:
-        networks: `SACNetworks`.
-        **options: Arguments of `ActorCriticUpdate`, including settings by name.
+    v are the row weights, 1 by default, and for actor and temperature times the actor's weights. `actor_target`
+    replaces the actor's minimum by a mean or by one critic, `critic_target` "mean" both minima by means. Actor and
+    temperature are updated every `policy_delay` updates.
     """
 
     metrics = SOFT_METRICS

@@ -63,21 +63,14 @@ class TD3Update(ActorCriticUpdate):
       replaces either;
     * actor: mean(−v·Q_1(s, π(s))).
 
-    v are the row weights, 1 by default, and for the actor times the actor's weights. L2 terms are part of the
-    gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
-    this update. `actor_target` replaces Q_1 by the minimum or the mean of the critics, `critic_target` "mean" the
-    minimum of the target and Q_1 by means. With `critic_dropout`, each pass of critics or targets draws its own dropped
-    units.
+    v are the row weights, 1 by default, and for the actor times the actor's weights. `actor_target` replaces Q_1 by the
+    minimum or the mean of the critics, `critic_target` "mean" the minimum of the target and Q_1 by means.
 
     With `bc_alpha` α, the actor's loss is TD3+BC's (Fujimoto & Gu 2021, arXiv:2106.06860), −λ·mean(v·Q_1(s, π(s))) +
     mean(v·(π(s) − a)²), the squares means over an action's numbers, λ = α / mean|Q_1| without a gradient.
 
     DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is this update with the settings of `DDPGSettings`: d = 1 and
     a' = π'(s'), without noise.
-
-    Args:
-        networks: Networks with ``target_actor``, see `ActorCriticUpdate`.
-        **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = ("critic_loss", "actor_loss", "q_mean")

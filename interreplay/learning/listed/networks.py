@@ -148,21 +148,17 @@ def split_body(features: Sequence[Layer]) -> tuple[str | None, list[Layer]]:
 
     The name is None if they begin with something else.
     """
-    kinds = [layer.kind for layer in features]
-    if "Flatten" not in kinds:
-        return None, []
-    end = kinds.index("Flatten")
-    if kinds[:end] != ["Conv2d", "ReLU"] * (end // 2) or features[end].arguments:
-        return None, []
-    sizes = []
-    for layer in features[:end:2]:
-        arguments = {"stride": 1} | layer.arguments
-        if arguments.keys() != {"out_channels", "kernel_size", "stride"}:
-            return None, []
-        sizes.append((arguments["out_channels"], arguments["kernel_size"], arguments["stride"]))
+    given = []
+    for layer in features:
+        given.append((layer.kind, {"stride": 1} | layer.arguments if layer.kind == "Conv2d" else layer.arguments))
     for name, body in BODIES.items():
-        if list(body) == sizes:
-            return name, list(features[end + 1 :])
+        expected: list[tuple[str, dict[str, Any]]] = []
+        for channels, kernel, stride in body:
+            expected.append(("Conv2d", {"out_channels": channels, "kernel_size": kernel, "stride": stride}))
+            expected.append(("ReLU", {}))
+        expected.append(("Flatten", {}))
+        if given[: len(expected)] == expected:
+            return name, list(features[len(expected) :])
     return None, []
 
 

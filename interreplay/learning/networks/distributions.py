@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +13,6 @@ from torch.autograd.function import once_differentiable
 LOG_2PI = math.log(2.0 * math.pi)
 LOG_STD_RANGE = (-20.0, 2.0)
 """Bounds of the log standard deviation (Haarnoja et al. 2018, arXiv:1812.05905, appendix and code)."""
-
-
-class SquashedGaussianSample(NamedTuple):
-    """A sample of a Gaussian squashed by tanh.
-
-    Attributes:
-        actions: ``(n, d)``, in [−1, 1].
-        log_probs: log π(a) ``(n,)``.
-    """
-
-    actions: Tensor
-    log_probs: Tensor
 
 
 class SquashedGaussian(torch.autograd.Function):
@@ -52,7 +40,7 @@ class SquashedGaussian(torch.autograd.Function):
         return torch.cat([of_mean, of_log_std], dim=-1), None
 
 
-def sample_squashed_gaussian(parameters: Tensor, noise: Tensor, plain: bool = False) -> SquashedGaussianSample:
+def sample_squashed_gaussian(parameters: Tensor, noise: Tensor, plain: bool = False) -> tuple[Tensor, Tensor]:
     """Sample a = tanh(u), u = μ + σ·ε, as SAC's policy does (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
     log π = Σ log N(u; μ, σ) − log(1 − tanh² u). The last term is computed as 2·(log 2 − u − softplus(−2u)), which stays
@@ -63,11 +51,13 @@ def sample_squashed_gaussian(parameters: Tensor, noise: Tensor, plain: bool = Fa
         noise: ε ``(n, d)``, standard normal.
         plain: Whether autograd differentiates each operation. Compiled functions always do so, because PyTorch 2.11
             compiles the hand-written backward pass to a different gradient.
+
+    Returns:
+        Actions ``(n, d)`` in [−1, 1], and log π ``(n,)``.
     """
     if torch.is_grad_enabled() and not (plain or torch.compiler.is_compiling()):
-        return SquashedGaussianSample(*SquashedGaussian.apply(parameters, noise))
-    actions, log_probs, *_ = squashed_gaussian(parameters, noise)
-    return SquashedGaussianSample(actions, log_probs)
+        return SquashedGaussian.apply(parameters, noise)
+    return squashed_gaussian(parameters, noise)[:2]
 
 
 def squashed_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -119,7 +119,6 @@ class ActorLearner(TrainingLoop):
     """Collects unrolls of T steps with the current networks, and learns from batches of fresh and replayed ones.
 
     Attributes:
-        experience: The source of batches, which also determines when they are due.
         statistics: Statistics of the batches.
     """
 

@@ -90,7 +90,6 @@ class OffPolicyAlgorithm(TrainingLoop):
     """Adds short fragments of transitions to a replay buffer, and learns from batches that it returns.
 
     Attributes:
-        experience: The source of batches, which also determines when they are due.
         episode_table: The finished episodes if the setting ``episode_table`` is True, else None.
         on_rows: Called with new rows after they were added, see `record_rows`; None if they are not recorded.
     """

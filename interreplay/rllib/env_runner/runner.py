@@ -264,7 +264,6 @@ class BatchEnvRunner(SteppingRunner):
         num_timesteps: int | None = None,
         num_episodes: int | None = None,
         explore: bool | None = None,
-        random_actions: bool = False,
         force_reset: bool = False,
         keep_episodes: bool = True,
     ) -> list[SingleAgentEpisode]:
@@ -293,7 +292,7 @@ class BatchEnvRunner(SteppingRunner):
         self._finished_before = len(self._state.log.finished)
         try:
             with self._discard_after_errors():
-                self._play(num_timesteps, num_episodes, random_actions, explore)
+                self._play(num_timesteps, num_episodes, explore)
         finally:
             self._hooks.recording = False
             self._max_episode_steps = None
@@ -316,7 +315,7 @@ class BatchEnvRunner(SteppingRunner):
             self._scale = self._get_actions()
             self._ongoing_episodes = [None] * self.num_envs
 
-    def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
+    def _play(self, num_timesteps: int | None, num_episodes: int | None, explore: bool) -> None:
         """Step until the requested number of steps or episodes is reached, or until it is `interrupted`."""
         made = 0
         while not self.interrupted:
@@ -324,7 +323,7 @@ class BatchEnvRunner(SteppingRunner):
                 break
             if num_episodes is None and made >= (num_timesteps or self.num_envs):
                 break
-            rows = self._step(random_actions, explore)
+            rows = self._step(random_actions=False, explore=explore)
             if rows is not None:
                 self._check_evaluated(rows)
                 made += len(rows)
