@@ -86,13 +86,7 @@ def build(settings: SimpleNamespace, source: Any = None) -> Any:
             from interreplay.experiments.evaluation.video import EvaluationVideo
 
             video = EvaluationVideo(config)
-        from interreplay.rllib.algorithms.loop_config import READY_SOURCE
-
-        ready = READY_SOURCE.set(source)
-        try:
-            algorithm = config.build_algo()
-        finally:
-            READY_SOURCE.reset(ready)
+        algorithm = config.algo_class(config, source=source)
         algorithm.evaluation_video = video
         return algorithm
     except ValueError as error:

@@ -19,7 +19,7 @@ from interreplay.learning.setting_fields import WholeNumber, rate_at
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
-from interreplay.rllib.algorithms.loop_config import READY_SOURCE, LoopConfig
+from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.signatures import IMPALATraining
 from interreplay.rllib.env_runner.remote import AsyncCollector, Collector, FromColumns, RemoteRunners
 from interreplay.transitions import map_observation
@@ -131,7 +131,7 @@ class ActorLearner(TrainingLoop):
         self._collector = self._make_collector(from_columns)
         batch = self.config.train_batch_size_per_learner
         gaussian = self.learner.single_module.policy.gaussian
-        mix = READY_SOURCE.get()
+        mix = self._ready_source
         if mix is None:
             entries = self.config.replay_buffer_config.get("parameters", [{"type": "queue", "share": 1.0}])
             mix = make_mix(entries, gaussian, self.config.caching)

@@ -62,7 +62,8 @@ UNUSED: Any = (None, 0, 0, [])
 class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     """Alternates between sampling a little and updating a little; only remote runners are in other processes.
 
-    Evaluations can be interrupted, and results contain the current iteration only.
+    Evaluations can be interrupted, and results contain the current iteration only. A `source` of batches that was built
+    from the same configuration replaces the one that the algorithm would build.
 
     Attributes:
         run_id: Random name of the run, which an algorithm that is restored from a checkpoint shares.
@@ -91,6 +92,10 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     _name: ClassVar[str]
     _time_total: float  # Ray's attribute, the source of `time_total_s`
     _iteration_began: float | None = None
+
+    def __init__(self, config: Any = None, *, source: Any = None, **options: Any):
+        self._ready_source = source
+        super().__init__(config, **options)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register this class as the algorithm of its `config_class`."""

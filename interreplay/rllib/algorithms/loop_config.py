@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import Field, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -47,8 +46,6 @@ RETIRED = -1
 """RLlib's mark of retired settings."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings with RLlib's name as attribute."""
-READY_SOURCE: ContextVar[Any] = ContextVar("READY_SOURCE", default=None)
-"""The source of the algorithm that is created in this context, if it was built before from the same settings."""
 
 
 class ModelSettings(dict[str, Any]):

@@ -28,7 +28,7 @@ from interreplay.learning.update import CRITIC_LOSS, SCORING, SUCCESS_COLUMN, Up
 from interreplay.part import Context
 from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
-from interreplay.rllib.algorithms.loop_config import READY_SOURCE, LoopConfig
+from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions, make_one
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
@@ -252,7 +252,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             "device": str(self.learner.batch_device),
             "spaces": self.single_spaces,
         }
-        rows = READY_SOURCE.get()
+        rows = self._ready_source
         if rows is None:
             # Parts given as objects are copied: the configuration is part of every result, and may build more runs.
             arguments = copy.deepcopy(dict(config.replay_buffer_config))
