@@ -19,7 +19,7 @@ COMMANDS = {
     "evaluate": (f"{HERE}.evaluate", "evaluate a trained policy: returns, video, dataset"),
     "export": (f"{HERE}.export", "write a trained policy as ONNX or PyTorch's pt2"),
     "study": (f"{HERE}.study", "run a grid of runs, on one machine or many"),
-    "report": ("interreplay.experiments.report.__main__", "draw figures and tables from the results of runs"),
+    "report": ("interreplay.experiments.report.report", "draw figures and tables from the results of runs"),
     "experience": (f"{HERE}.experience", "list, draw or export the kept transitions of runs"),
     "fork": (f"{HERE}.fork", "continue a checkpoint under several replay methods"),
     "check": (f"{HERE}.check", "check a replay method of your own against the contract"),

@@ -67,7 +67,8 @@ class Description:
 
     Other settings that distinguish methods are in `settings`; missing ones are unknown. Missing `arguments` of the
     replay method have their defaults. The buffer of RLlib's own algorithms is called ``"RLlib ..."``. A run of Ray Tune
-    (`of_tune`) has all settings of RLlib. `parent` is the checkpoint that a run was forked from.
+    (`of_tune`) has all settings of RLlib. `parent` is the checkpoint that a run was forked from. A run that continues
+    in another folder has the same `run_id` in both.
     """
 
     algorithm: str = "unknown"
@@ -78,6 +79,7 @@ class Description:
     settings: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
     parent: str = ""
+    run_id: str = ""
     of_tune: bool = False
 
 
@@ -121,6 +123,7 @@ def _from_own_params(params: Mapping[str, Any]) -> Description:
         settings=settings,
         arguments=arguments,
         parent=str(params.get("fork_from") or ""),
+        run_id=str(params.get("run_id") or ""),
     )
 
 
@@ -299,10 +302,8 @@ def _read(path: Path) -> Run:
         with contextlib.suppress(UsageError):  # reported for the study's folder
             plan = list_planned_runs(path.parent).get(path.name)
             if plan is not None:  # its label replaces the name of the method
-                read = description
-                description = replace(
-                    plan, total=read.total, settings=read.settings, arguments=read.arguments, parent=read.parent
-                )
+                named = {"algorithm": plan.algorithm, "env": plan.env, "buffer": plan.buffer, "seed": plan.seed}
+                description = replace(description, **named)
         table, done, problem = read_results(path)
         state, note = _state(path, description, table, done=done)
         return Run(path, description, state, note="; ".join(filter(None, [note, problem])), results=table)
@@ -337,7 +338,10 @@ def _state(path: Path, description: Description, table: pd.DataFrame, done: bool
 
 
 def _mark_repeats(runs: list[Run]) -> list[Run]:
-    """Mark all but one of the runs with the same settings and seed; the one with the most steps counts."""
+    """Mark all but one of the runs with the same settings and seed; the one with the most steps counts.
+
+    If it continues a run in another folder, its results begin with those of the other folder.
+    """
     groups: dict[object, list[int]] = {}
     for i, run in enumerate(runs):
         if run.description.seed is not None and len(run.results):
@@ -348,10 +352,17 @@ def _mark_repeats(runs: list[Run]) -> list[Run]:
     marked = list(runs)
     for members in groups.values():
         best = max(members, key=lambda i: (runs[i].state == FINISHED, runs[i].steps))
-        for i in members:
-            if i != best:
-                note = "; ".join(filter(None, [runs[i].note, "same settings and seed as another run"]))
-                marked[i] = replace(runs[i], repeats=True, note=note)
+        members.remove(best)
+        for i in sorted(members, key=lambda i: runs[i].steps, reverse=True):
+            run = runs[i]
+            counted = marked[best]
+            reason = "same settings and seed as another run"
+            earlier = run.results[run.results["env_steps"] < counted.results["env_steps"].iloc[0]]
+            if run.description.run_id and run.description.run_id == counted.description.run_id and len(earlier):
+                reason = f"continued in {counted.path.name}"
+                marked[best] = replace(counted, results=pd.concat([earlier, counted.results], ignore_index=True))
+            note = "; ".join(filter(None, [run.note, reason]))
+            marked[i] = replace(run, repeats=True, note=note)
     return marked
 
 

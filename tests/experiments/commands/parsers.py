@@ -5,7 +5,7 @@ import argparse
 from cluster_deployment import submit
 from interreplay.experiments.commands import check, evaluate, experience, export, fork, smoketest, study
 from interreplay.experiments.flags.training_flags import make_parser
-from interreplay.experiments.report import __main__ as report
+from interreplay.experiments.report import report
 from interreplay.experiments.rllib_command import main as rllib
 
 PARSERS = {

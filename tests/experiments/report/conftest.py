@@ -3,7 +3,7 @@
 import pytest
 from run_folders import study
 
-from interreplay.experiments.report.__main__ import main
+from interreplay.experiments.report.report import main
 
 
 @pytest.fixture(scope="session")

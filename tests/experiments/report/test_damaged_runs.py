@@ -9,7 +9,7 @@ from run_folders import ours, row, settings
 
 from interreplay.analysis import read_runs
 from interreplay.experiments.report import draw
-from interreplay.experiments.report.__main__ import main
+from interreplay.experiments.report.report import main
 
 GOOD = settings("Hopper-v5", "NMER", 0, 3000)
 ROWS = [row(1000.0 * (i + 1), float(i), float(i)) for i in range(3)]
@@ -37,6 +37,11 @@ ATTACKS = {
     "returns-huge": (params(seed=21) | rows(*ROWS[:2], row(3000.0, 1e308, -1e308)), "finished", ""),
     "time-list": ({"params.json": json.dumps(UNFINISHED)} | rows(ROWS[0] | {"timestamp": [1]}), "unfinished", ""),
     "status-incomplete": ({"params.json": json.dumps(UNFINISHED), "status.json": "["}, "unreadable", "cannot be read"),
+    "status-of-wrong-types": (
+        {"params.json": json.dumps(UNFINISHED), "status.json": '{"state": "failed", "failures": 3}'},
+        "unreadable",
+        "failures is 3; expected a list",
+    ),
     "error-is-a-folder": ({"params.json": json.dumps(UNFINISHED), "error.txt/x": ""}, "unfinished", ""),
 }
 STUDIES = {"study-list": "runs: [[1]]", "study-binary": b"\xff\xfe\x00\x00"}

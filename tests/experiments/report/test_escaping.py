@@ -10,8 +10,7 @@ from run_folders import ours, settings, write
 
 from interreplay.errors import UsageError
 from interreplay.experiments.report import draw
-from interreplay.experiments.report.__main__ import main
-from interreplay.experiments.report.report import find_earlier
+from interreplay.experiments.report.report import find_earlier, main
 from interreplay.experiments.report.tables import TABLES
 from tests.experiments.commands.command_lines import rejects
 

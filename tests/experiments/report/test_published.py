@@ -6,8 +6,8 @@ import pytest
 from run_folders import ours
 
 from interreplay.experiments.report import draw
-from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.published import published_curves, published_task
+from interreplay.experiments.report.report import main
 
 
 def test_ids_are_matched_with_published_tasks():

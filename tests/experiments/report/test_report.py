@@ -9,8 +9,8 @@ from PIL import Image
 from run_folders import ours, row, settings, write
 
 from interreplay.experiments.report import draw
-from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.figures import BASELINE_COLOR, styles
+from interreplay.experiments.report.report import main
 from interreplay.experiments.report.tables import number, times
 from tests.experiments.commands.command_lines import rejects
 

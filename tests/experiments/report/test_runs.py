@@ -115,6 +115,15 @@ def test_of_equal_runs_the_longest_counts(tmp_path):
     assert first.repeats and not second.repeats and "same settings" in first.note
 
 
+def test_a_run_that_continues_in_another_folder_begins_with_its_earlier_results(tmp_path):
+    ours(tmp_path / "a", "Hopper-v5", "NMER", 0, [1.0, 2.0], run_id="x")
+    params = settings("Hopper-v5", "NMER", 0, 3000, run_id="x")
+    write(tmp_path / "b" / "later", [row(2000.0, 0.0, 2.5), row(3000.0, 0.0, 3.0)], params)
+    first, second = read_runs([tmp_path])
+    assert first.repeats and first.note == "continued in later" and not second.repeats
+    assert second.results[["env_steps", "evaluation"]].to_numpy().tolist() == [[1000, 1], [2000, 2.5], [3000, 3]]
+
+
 def test_runs_of_tune_that_differ_in_a_setting_are_no_repeats(tmp_path):
     """Also if a third run lacks the setting, so that names do not contain it."""
     for number, more in enumerate(

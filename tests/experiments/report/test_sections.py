@@ -8,8 +8,7 @@ from run_folders import ours, row, settings, stock, study, write
 
 from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
-from interreplay.experiments.report.__main__ import summary
-from interreplay.experiments.report.report import Report
+from interreplay.experiments.report.report import Report, summary
 from interreplay.experiments.report.sections import Scores, build, read_scores
 from interreplay.experiments.report.tables import all_tables, summaries
 
