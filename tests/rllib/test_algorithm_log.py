@@ -89,14 +89,7 @@ def test_a_restored_algorithm_continues_its_own_results_only(tmp_path):
     equal = config.copy(copy_frozen=False).build_algo()
     equal.train()
     equal.save_to_path(tmp_path / "equal")
-    for other, message in (
-        (sac().build_algo(), "run holds results, and the algorithm has made no env steps; give"),
-        (
-            SAC.from_checkpoint(tmp_path / "equal"),
-            "run holds results of another run with the same settings; give a new",
-        ),
-        (sac().debugging(seed=5).build_algo(), "run holds results of another run, with seed 4 instead of 5"),
-    ):
-        with pytest.raises(UsageError, match=message):
+    for other in (sac().build_algo(), SAC.from_checkpoint(tmp_path / "equal")):
+        with pytest.raises(UsageError, match="run holds results of another run; give a new"):
             interreplay.log_to(other, tmp_path / "run")
     assert steps_in(tmp_path / "run") == [30, 60]

@@ -18,8 +18,13 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.other_programs import accept_harmless, read_programs
-from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
+from interreplay.experiments.flags.reading import (
+    OneLineParser,
+    accept_harmless,
+    has_flag,
+    read_programs,
+    use_underscores,
+)
 from interreplay.experiments.flags.values import (
     drop_settings,
     number,

@@ -19,8 +19,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.other_programs import read_programs
-from interreplay.experiments.flags.reading import OneLineParser, has_flag, use_underscores
+from interreplay.experiments.flags.reading import OneLineParser, has_flag, read_programs, use_underscores
 from interreplay.experiments.process import outcome
 
 CLUSTERS = 1_000

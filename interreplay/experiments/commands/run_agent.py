@@ -19,7 +19,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.config_files import merge_config, names
-from interreplay.experiments.flags.other_programs import by_name, read_programs
+from interreplay.experiments.flags.reading import by_name, read_programs
 from interreplay.experiments.flags.values import drop_settings, read_boolean, select_settings, whole
 from interreplay.experiments.process import outcome
 from interreplay.learning.algorithms_table import VARIANTS
@@ -164,8 +164,6 @@ def read_experiment(name: str) -> dict[str, Any] | None:
         if group not in ("hyper_params", "models"):
             raise UsageError(f"{place}: defaults: {group}; expected hyper_params and models")
         part = path.parent / group / f"{file}.yaml"
-        if not part.is_file():
-            raise UsageError(f"{place}: defaults: {group}: {file}; there is no file {part}")
         contents |= presets.read_yaml(part, f"configuration {part}")
     return contents
 

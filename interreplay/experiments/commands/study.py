@@ -18,12 +18,10 @@ from interreplay.experiments.commands.study_checks import check, check_execution
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.original_flags import RENAMED
-from interreplay.experiments.flags.other_programs import by_name, read_programs
-from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
+from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, by_name, read_programs
 from interreplay.experiments.flags.replay_flags import find_methods
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS, IN_STUDIES
 from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
-from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.flags.values import format_value, select_settings
 from interreplay.experiments.process.machine import choose_device, count_gpus
 from interreplay.experiments.process.outcome import program
@@ -152,8 +150,8 @@ def act(given: Mapping[str, Any]) -> int:
         folder.check(study)
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):
-            steps = resolve_settings(run.given()).total_env_steps
-            lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
+            steps = f"{run.settings.total_env_steps:,}"
+            lines.append((str(number), run.name, steps, folder.trial(run).status()["state"]))
         print(results_table.align(lines, right={0, 2}))
         return 0
     folder.begin(study)
@@ -230,7 +228,7 @@ def make_run_settings(study: Study, folder: StudyFolder, run: PlannedRun, gpus: 
 
     `gpus` are the GPUs of the run; None for the study's GPUs per trial.
     """
-    settings = resolve_settings(run.given())
+    settings = run.settings
     if gpus is None:
         gpus = study.execution.gpus_per_trial
     device = choose_device(settings.device, gpus)

@@ -10,7 +10,7 @@ from pathlib import Path
 from interreplay.errors import RejectedRuns, UsageError
 from interreplay.experiments.commands.preparation import check_source, gigabytes, replay_bytes
 from interreplay.experiments.flags.offline_flags import check_recorded
-from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
+from interreplay.experiments.flags.training_flags import make_environment
 from interreplay.experiments.flags.values import drop_settings
 from interreplay.experiments.process.machine import (
     check_device,
@@ -66,7 +66,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
 
 def check_run(run: PlannedRun, execution: Execution, here: bool) -> float:
     """Check that a run can start, and return the bytes of its replay buffer at its end; arguments as for `check`."""
-    settings = resolve_settings(run.given())
+    settings = run.settings
     device = choose_device(settings.device, execution.gpus_per_trial)
     if here:
         check_device(device)
@@ -105,9 +105,8 @@ def check_execution(study: Study, only_run: int | None, address: str) -> None:
     if execution.scheduler != "fifo" or execution.searcher == TPE:
         raise UsageError("--together runs all runs at once; expected --scheduler fifo and --searcher random")
     for run in study.runs:
-        workers = resolve_settings(run.given()).num_workers
-        if workers:
-            raise UsageError(f"--num_workers is {workers}; expected 0 with --together")
+        if run.settings.num_workers:
+            raise UsageError(f"--num_workers is {run.settings.num_workers}; expected 0 with --together")
 
 
 def check_resources(
@@ -119,7 +118,7 @@ def check_resources(
     as with ``--run``.
     """
     cpus, gpus = job or (count_cpus(), count_gpus())
-    settings = [resolve_settings(run.given()) for run in runs]
+    settings = [run.settings for run in runs]
     for each in settings:
         if cpus is not None:
             check_workers(each.num_workers, cpus)
@@ -137,10 +136,10 @@ def check_resources(
 
 def check_memory(execution: Execution, runs: Iterable[PlannedRun], sizes: Sequence[float]) -> None:
     """Reject runs whose replay buffers, of `sizes` bytes, do not fit into this machine's memory at the same time."""
-    settings = [vars(resolve_settings(run.given())) for run in runs]
     at_once = len(sizes)
     if not execution.together:
-        at_once = execution.max_concurrent or max(1, count_cpus() // cpus_per_run(execution, settings))
+        needed = cpus_per_run(execution, [vars(run.settings) for run in runs])
+        at_once = execution.max_concurrent or max(1, count_cpus() // needed)
     largest = sorted(sizes, reverse=True)[:at_once]
     free = free_memory()
     if sum(largest) <= free:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.flags.other_programs import by_name, read_programs
-from interreplay.experiments.flags.reading import Flag
+from interreplay.experiments.flags.reading import Flag, by_name, read_programs
 from interreplay.experiments.flags.values import choice, number, read_boolean, whole
 
 ORIGINAL = read_programs()["original"]

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -27,6 +28,16 @@ from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, get_built
 
 FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NONE = "none"
+T = TypeVar("T")
+TYPES: dict[Any, tuple[Any, str]] = {
+    str: (str, "a text"),
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    list: (list, "a list"),
+    dict: (dict, "a mapping"),
+}
+"""Types of fields: the accepted types of their values in files, and what messages call them."""
 _MERGE = "tag:yaml.org,2002:merge"
 """Tag of the key ``<<``."""
 
@@ -38,12 +49,12 @@ class Preset:
     name: str
     about: str = ""
     automatic: bool = False
-    trainers: Collection[str] = tuple(name for name in ALGORITHMS if name not in UNROLLS)
-    needs: Collection[str] = ()
+    trainers: list[str] = field(default_factory=lambda: [name for name in ALGORITHMS if name not in UNROLLS])
+    needs: list[str] = field(default_factory=list)
     buffer: str | None = None
-    buffer_args: Mapping[str, Any] = field(default_factory=dict)
-    everywhere: Mapping[str, Any] = field(default_factory=dict)
-    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    buffer_args: dict[str, Any] = field(default_factory=dict)
+    everywhere: dict[str, Any] = field(default_factory=dict)
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def get_environment_flags(self, env: str) -> list[Mapping[str, Any]]:
         """Return the flags and values that apply to this environment only."""
@@ -64,18 +75,9 @@ class Preset:
         return drop_settings(found, ALGORITHMS)
 
 
-KEYS = {
-    "about": (str, "a text"),
-    "automatic": (bool, "true or false"),
-    "trainers": (list, "a list of algorithms, such as [SAC, TD3]"),
-    "needs": (list, "a list of flags"),
-    "buffer": (str, "the name of a replay method, such as NMER"),
-    "buffer_args": (dict, "arguments of the replay method, such as {k: 10}"),
-    "everywhere": (dict, "flags and their values"),
-    "environments": (dict, "flags by environment, such as {Hopper: {total_env_steps: 50000}}"),
-}
-"""The type of each key's value, and what messages call it."""
-DEFAULTS = Preset(NONE, "the defaults of --help for every environment", automatic=True, trainers=tuple(ALGORITHMS))
+KEYS = tuple(entry.name for entry in fields(Preset) if entry.name != "name")
+"""Keys of a file."""
+DEFAULTS = Preset(NONE, "the defaults of --help for every environment", automatic=True, trainers=list(ALGORITHMS))
 
 
 def names() -> list[str]:
@@ -119,46 +121,49 @@ def read_yaml(path: Path, shown: str) -> Any:
         raise UsageError(f"{shown} cannot be read: {' '.join(str(error).split())}") from None
 
 
-def with_types(contents: Mapping[str, Any], keys: Mapping[str, tuple[type, str]], place: str) -> dict[str, Any]:
-    """Return the entries of a mapping from a file that are not None, after checking their keys and types.
+def from_file(kind: type[T], contents: Any, place: str, **more: Any) -> T:
+    """Return a dataclass from a mapping in a file and from `more` fields. Keys without a value have their defaults.
 
-    `keys` maps each accepted key to the type of its value and to what messages call it; `place` begins messages.
+    Raises:
+        UsageError: A key is unknown or missing, or a value has another type than its field; `place` begins the message.
     """
-    given = {key: value for key, value in contents.items() if value is not None}
-    check_keys(place, contents, keys)
-    for key, value in given.items():
-        kind, expected = keys[key]
-        if not isinstance(value, kind):
-            raise UsageError(f"{place}: {key} is {value!r}; expected {expected}")
-    return given
+    accepted = [entry.name for entry in fields(kind) if entry.name not in more]
+    if not isinstance(contents, Mapping):
+        raise UsageError(f"{place} is not a mapping; expected {', '.join(accepted)}")
+    check_keys(place, contents, accepted)
+    given = {key: value for key, value in contents.items() if value is not None} | more
+    hints = get_type_hints(kind)
+    for entry in fields(kind):
+        key = entry.name
+        if key not in given:
+            if entry.default is MISSING and entry.default_factory is MISSING:
+                raise UsageError(f"{place} lacks {key}")
+            continue
+        hint, *_ = get_args(hints[key]) if isinstance(hints[key], UnionType) else [hints[key]]
+        types, expected = TYPES[get_origin(hint) or hint]
+        if not isinstance(given[key], types):
+            raise UsageError(f"{place}: {key} is {given[key]!r}; expected {expected}")
+    return kind(**given)
 
 
 def _read_checked(name: str, path: Path) -> Preset:
     """Return the preset of a file."""
     contents = read_yaml(path, f"preset {path}")
-    if not isinstance(contents, dict):
-        raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
-    for key in contents:
+    for key in contents if isinstance(contents, dict) else ():
         if key not in KEYS and str(key).partition(".")[0].replace("-", "_") in {*FLAGS, *ALIASES, "defaults"}:
             raise UsageError(
                 f"preset {name} has the flag {key!r} as a key; use --config {name} for a file of flags, or write flags "
                 "of a preset under everywhere"
             )
-    given = with_types(contents, KEYS, f"preset {name}")
-    for trainer in given.get("trainers", ()):
-        if trainer not in ALGORITHMS:
-            raise UsageError(
-                f"preset {name}: unknown algorithm {trainer!r}; {accepted_names(str(trainer), ALGORITHMS)}"
-            )
-    sections = {"everywhere": given.get("everywhere", {})} | given.get("environments", {})
-    for section, flags in sections.items():
+    preset = from_file(Preset, contents, f"preset {name}", name=name)
+    for section, flags in ({"everywhere": preset.everywhere} | preset.environments).items():
         parts = [flags]
         if isinstance(flags, dict):
             parts += select_settings(flags, ALGORITHMS).values()
         for part in parts:
             if not isinstance(part, dict):
                 raise UsageError(f"preset {name}: {section} is {flags!r}; expected flags and their values")
-    return Preset(name, **given)
+    return preset
 
 
 _shipped = functools.cache(_read_checked)  # a study needs the presets of the package for every run

@@ -23,7 +23,7 @@ from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.presets import read_yaml, with_types
+from interreplay.experiments.flags.presets import from_file, read_yaml
 from interreplay.experiments.training.start import new_config
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
 from interreplay.rllib.algorithms.loop_config import LoopConfig
@@ -48,16 +48,6 @@ MOST_CHECKED = 100
 """Maximum number of points of a grid that are checked in advance."""
 RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime", *RENAMED)
 """Results at which a run may stop, in addition to nested ones such as ``evaluation/env_runners/...``."""
-KEYS = {
-    "run": (str, "the name of an algorithm"),
-    "env": (str, "the id of an environment"),
-    "stop": (dict, "a mapping such as {env_steps: 10000}"),
-    "config": (dict, "a mapping such as {gamma: 0.95}"),
-    "num_samples": (int, "a whole number"),
-    "checkpoint_freq": (int, "a whole number"),
-    "checkpoint_at_end": (bool, "true or false"),
-}
-"""Keys of an experiment in a file: the type of the value, and what is accepted."""
 
 
 @dataclass
@@ -70,7 +60,7 @@ class Experiment:
 
     name: str
     run: str
-    env: str
+    env: str = ""
     stop: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     num_samples: int = 1
@@ -225,15 +215,12 @@ def read_file(path: Path) -> list[Experiment]:
     for name, given in contents.items():
         place = f"{path}: {name}"
         check_name(str(name), f"{place}: the experiment")
-        if not isinstance(given, dict):
-            raise UsageError(f"{place} is {given!r}; expected {', '.join(KEYS)}")
-        given = with_types(given, KEYS, place)
-        config = dict(given.get("config", {}))
-        env = config.pop("env", None)
-        given = {"env": env} | given | {"config": config}
-        if not given.get("run") or not given["env"]:
-            raise UsageError(f"{place} lacks run or env")
-        experiments.append(Experiment(str(name), **given))
+        experiment = from_file(Experiment, given, place, name=str(name))
+        env = experiment.config.pop("env", "")
+        experiment.env = experiment.env or env
+        if not experiment.env:
+            raise UsageError(f"{place} lacks env")
+        experiments.append(experiment)
     return experiments
 
 

@@ -19,7 +19,7 @@ from interreplay.experiments.flags.presets import UniqueKeyLoader
 from interreplay.experiments.flags.replay_flags import format_arguments, shorten_name
 from interreplay.experiments.flags.run_flags import ALIASES, FLAGS, IN_STUDIES
 from interreplay.experiments.flags.study_flags import FILE_KEYS
-from interreplay.experiments.flags.training_flags import make_environment, resolve_settings
+from interreplay.experiments.flags.training_flags import make_environment
 from interreplay.experiments.flags.values import drop_settings, format_value, read_written, select_settings
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, WholeNumber
@@ -99,7 +99,7 @@ def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRu
     The flag ``buffer_args`` is a mapping. The default label contains the arguments of the replay method.
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", seed=flags.get("seed", 0), flags=flags, **more)
-    settings = resolve_settings(run.given())
+    settings = run.settings
     env = make_environment(settings).name
     if not label:
         shown = format_arguments(settings.buffer_args)

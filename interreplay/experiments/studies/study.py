@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -15,6 +16,9 @@ from typing import Any
 import yaml
 
 from interreplay.errors import UsageError
+from interreplay.experiments.flags.presets import TYPES, from_file
+from interreplay.experiments.flags.training_flags import RunSettings, resolve_settings
+from interreplay.experiments.flags.values import drop_settings
 from interreplay.runs.checkpoints import best_checkpoints
 from interreplay.runs.run_folder import RESULTS, STATUS, RunFolder, ensure_writable
 from interreplay.runs.state_files.disk import replacement
@@ -62,6 +66,11 @@ class PlannedRun:
             parts.append(re.sub(r"[^A-Za-z0-9._=-]+", "-", part).strip("-") or "-")
         return "_".join(parts)
 
+    @functools.cached_property
+    def settings(self) -> RunSettings:
+        """The settings of the run."""
+        return resolve_settings(self.given())
+
     def given(self) -> dict[str, Any]:
         """Return the flags as ``FlagParser.given`` returns them."""
         flags = dict(self.flags)
@@ -87,7 +96,7 @@ class Execution:
     together: int = 0
     scheduler: str = "fifo"
     searcher: str = "random"
-    search: Mapping[str, str] = field(default_factory=dict)
+    search: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,20 +128,17 @@ class Study:
         return asdict(self.execution) | {"runs": [{"name": run.name} | asdict(run) for run in self.runs]}
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Study:
+    def from_plain(cls, plain: Any) -> Study:
         """Return the inverse of `to_plain`."""
-        try:
-            runs = []
-            execution = dict(plain)
-            for entries in execution.pop("runs"):
-                run = dict(entries)
-                del run["name"]  # follows from the other entries
-                runs.append(PlannedRun(**run))
-            return cls(runs, Execution(**execution))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, UsageError):
-                raise
-            raise UsageError(f"{STUDY} is damaged: {error}") from None
+        place = f"{STUDY} is damaged"
+        if not isinstance(plain, dict) or not isinstance(plain.get("runs"), list):
+            raise UsageError(f"{place}: expected a list of runs")
+        runs = []
+        for entry in plain["runs"]:
+            if isinstance(entry, dict):
+                entry = drop_settings(entry, ["name"])  # follows from the other entries
+            runs.append(from_file(PlannedRun, entry, f"{place}: a run"))
+        return cls(runs, from_file(Execution, drop_settings(plain, ["runs"]), place))
 
 
 def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) -> int:
@@ -146,7 +152,7 @@ class TrialFolder(RunFolder):
     def status(self) -> dict[str, Any]:
         """Return the run's ``state`` and its ``reason``, ``failures`` (one line each), and further entries."""
         empty = {"state": WAITING, "reason": "", "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
-        return empty | (self._read(STATUS, "start that run again") or {})
+        return empty | (self._read(STATUS, "start that run again", empty) or {})
 
     @property
     def is_over(self) -> bool:
@@ -161,12 +167,20 @@ class TrialFolder(RunFolder):
 
     def drawn(self) -> dict[str, Any] | None:
         """Return the values that a sequential search drew for the run, None if there are none."""
-        return self._read(DRAWN, "draw again")
+        return self._read(DRAWN, "draw again", {})
 
-    def _read(self, name: str, purpose: str) -> dict[str, Any] | None:
+    def _read(self, name: str, purpose: str, empty: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the entries of a file, None if it does not exist; those in `empty` have the types of its values."""
         path = self.path / name
         try:
-            return json.loads(path.read_text())
+            found = json.loads(path.read_text())
+            if not isinstance(found, dict):
+                raise ValueError("expected a mapping")
+            for key, usual in empty.items():
+                types, expected = TYPES[type(usual)]
+                if not isinstance(found.get(key, usual), types):
+                    raise ValueError(f"{key} is {found[key]!r}; expected {expected}")
+            return found
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:

@@ -66,26 +66,14 @@ log_to = AlgorithmLog
 
 
 def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) -> None:
-    """Drop the results of a folder beyond `env_steps`, from which a restored algorithm continues.
-
-    Raises:
-        UsageError: The results are of another run, because settings differ or the algorithm begins at 0 env steps.
-    """
+    """Drop the results of a folder beyond `env_steps`, from which a restored algorithm continues; reject other runs."""
     results = folder / "result.json"
     if not results.exists() or not results.stat().st_size:
         return
-    fix = "give a new folder, or restore the algorithm from a checkpoint of that run"
     recorded = json.loads((folder / "params.json").read_text())
-    for name in ("trainer", "env", "buffer", "seed"):
-        if recorded.get(name) != settings.get(name):
-            raise UsageError(
-                f"{folder} holds results of another run, with {name} {recorded.get(name)} instead of "
-                f"{settings.get(name)}; {fix}"
-            )
-    if not env_steps:
-        raise UsageError(f"{folder} holds results, and the algorithm has made no env steps; {fix}")
     if recorded.get("run_id") != settings["run_id"]:
-        raise UsageError(f"{folder} holds results of another run with the same settings; {fix}")
+        fix = "give a new folder, or restore the algorithm from a checkpoint of that run"
+        raise UsageError(f"{folder} holds results of another run; {fix}")
     RunFolder(folder).rewind(env_steps)
 
 

@@ -22,7 +22,6 @@ from ray.tune.search.sample import Domain
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.replay_flags import list_method_arguments
 from interreplay.experiments.flags.run_flags import FLAGS
-from interreplay.experiments.flags.training_flags import resolve_settings
 from interreplay.experiments.studies.grid import with_values
 from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study, StudyFolder
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -86,9 +85,8 @@ def repeat_with_values(
     planned: list[tuple[int, PlannedRun]] = []
     for run in runs:
         accepted = set(FLAGS)
-        settings = resolve_settings(run.given())
-        if not ALGORITHMS[settings.trainer].unrolls:
-            accepted.update(list_method_arguments(settings.buffer))
+        if not ALGORITHMS[run.trainer].unrolls:
+            accepted.update(list_method_arguments(run.settings.buffer))
         known |= accepted
         taken = accepted & found.keys()
         if not taken:

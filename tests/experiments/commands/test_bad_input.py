@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.experiments.commands import actor_learner, evaluate, lcer, main, run_agent, smoketest, study, train
-from interreplay.experiments.report import __main__ as report
+from interreplay.experiments.report import report
 from interreplay.experiments.rllib_command import main as rllib
 from tests.experiments.commands.bad_input import FILES, TABLE
 from tests.experiments.commands.command_lines import code_of

@@ -164,7 +164,7 @@ def test_words_change_its_layers(experiment):
 
 CHANGES = [
     ("mine.yaml", "DQNBaseAgent", "MyAgent", "experiment_info.agent is .*MyAgent.*expected an agent of RLcycle"),
-    ("mine.yaml", "quick", "slow", "defaults: hyper_params: slow; there is no file"),
+    ("mine.yaml", "quick", "slow", "hyper_params/slow.yaml does not exist"),
     ("models/small.yaml", "LinearLayer", "MyLayer", "model.linear_features.linear: class MyLayer has no equivalent"),
     (
         "models/small.yaml",

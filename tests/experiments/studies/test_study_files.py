@@ -251,7 +251,9 @@ def test_a_full_disk_is_one_line(file, tmp_path, capsys, monkeypatch):
 
 
 def test_damaged_study_folders_are_rejected(file, tmp_path, capsys):
-    for text in ("runs: [", "runs: 3", "{}", "runs: [{nam: x}]"):
+    run = "trainer: SAC, env: Pendulum-v1, label: Uniform, flags: {}"
+    wrong = (f"runs: [{{{run}, seed: one}}]", f"{{max_failures: two, runs: [{{{run}, seed: 0}}]}}")
+    for text in ("runs: [", "runs: 3", "{}", "runs: [{nam: x}]", "runs: [[1]]", *wrong):
         (tmp_path / "study.yaml").write_text(text)
         assert "damaged" in refused(capsys, "--resume", tmp_path)
 
