@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import existing
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.studies.study import FAILED, OVER, TrialFolder
+from interreplay.experiments.studies.study import State, TrialFolder
 
 PLAIN = ("status.json",)
 STUDY = ("study.yaml", "random_returns.json")
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     runs = []
     for path in sorted(args.results.glob("*/result.json")):
-        if TrialFolder(path.parent).status()["state"] in (*OVER, FAILED):
+        if TrialFolder(path.parent).status()["state"] in (*State.OVER, State.FAILED):
             keep(path.parent, args.folder / path.parent.name)
             runs.append(path.parent)
     for name in STUDY:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from benchmarks.keep_study import PLAIN, STUDY
 from benchmarks.measure import existing
-from interreplay.experiments.studies.study import OVER, TrialFolder
+from interreplay.experiments.studies.study import State, TrialFolder
 
 
 def restore(run: Path, folder: Path) -> bool:
     """Unpack a finished run unless `folder` exists, and return whether the run is finished."""
-    if TrialFolder(run).status()["state"] not in OVER:
+    if TrialFolder(run).status()["state"] not in State.OVER:
         return False
     if not folder.exists():
         folder.mkdir(parents=True)

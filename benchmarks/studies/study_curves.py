@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from scipy.ndimage import uniform_filter1d
 
 from interreplay.experiments.report.reading import read_results
-from interreplay.experiments.studies.study import FINISHED, TrialFolder
+from interreplay.experiments.studies.study import State, TrialFolder
 
 
 def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -
 
 def ended(run: Path) -> bool:
     """Return whether a run is finished."""
-    return TrialFolder(run).status()["state"] == FINISHED
+    return TrialFolder(run).status()["state"] == State.FINISHED
 
 
 def each_run(rows: pd.DataFrame) -> list[pd.DataFrame]:

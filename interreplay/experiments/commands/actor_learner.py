@@ -18,21 +18,7 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import (
-    OneLineParser,
-    accept_harmless,
-    has_flag,
-    read_programs,
-    use_underscores,
-)
-from interreplay.experiments.flags.values import (
-    drop_settings,
-    number,
-    read_boolean,
-    read_literal,
-    select_settings,
-    whole,
-)
+from interreplay.experiments.flags import reading, values
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import count_cpus
 from interreplay.learning.setting_fields import SEED
@@ -42,7 +28,7 @@ from interreplay.unrolls import schema
 PIECES = 16
 """Linear pieces that approximate a decreasing learning rate."""
 MODES = ("train", "test", "train_w_load")
-WORDS: dict[str, Any] = read_programs()["actor_learner"]
+WORDS: dict[str, Any] = reading.read_programs()["actor_learner"]
 SAME: dict[str, list[Any]] = WORDS["same"]
 """The platform's flags with one equivalent: the platform's default, and the equivalent.
 
@@ -68,11 +54,11 @@ def act(words: Sequence[str]) -> int:
     if not words:
         make_parser().print_help()
         return 2
-    if has_flag(words, "--resume"):  # the command that a run prints
+    if reading.has_flag(words, "--resume"):  # the command that a run prints
         return train.main(list(words))
     given = read(words)
     mode = given.get("op_mode", "train")
-    if ignored := select_settings(given, IGNORED):
+    if ignored := values.select_settings(given, IGNORED):
         print(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
     if mode == "train":
         return train.main(translate(given))
@@ -81,7 +67,7 @@ def act(words: Sequence[str]) -> int:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
     if mode == "test":
         command = [run, "--episodes", _value(given, "test_episode_count")]
-        if _read(given, "render", read_boolean) and ("render" in given or has_screen()):
+        if _read(given, "render", values.read_boolean) and ("render" in given or has_screen()):
             if not has_screen():
                 raise UsageError(
                     "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
@@ -90,23 +76,23 @@ def act(words: Sequence[str]) -> int:
             command.append("--render")
         return evaluate.main(command)
     command = ["--resume", run]
-    for name, value in drop_settings(given, ["op_mode", "load_model_url", *IGNORED]).items():
+    for name, value in values.drop_settings(given, ["op_mode", "load_model_url", *IGNORED]).items():
         if name not in SAME:
             raise UsageError(f"--{name}: a resumed run keeps its settings; leave it out")
         command.append(f"--{SAME[name][1]}={value}")
     return train.main(command)
 
 
-def make_parser() -> OneLineParser:
+def make_parser() -> reading.OneLineParser:
     """Return the parser of the platform's flags."""
-    parser = OneLineParser(
+    parser = reading.OneLineParser(
         prog="main.py",
         usage=f"%(prog)s --op_mode={'|'.join(MODES)} --FLAG=VALUE ...",
         description="Train, resume or test with another platform's flags; docs/migration.md lists all of them.",
         epilog=f"For Atari games: --{', --'.join(GAMES)}.",
         argument_default=argparse.SUPPRESS,
     )
-    accept_harmless(parser)
+    reading.accept_harmless(parser)
     for name, default in DEFAULTS.items():
         parser.add_argument(f"--{name}", metavar="VALUE", help=f"default: {default or 'none'}")
     for name in (*GAMES, *FIXED, *IGNORED):
@@ -116,55 +102,56 @@ def make_parser() -> OneLineParser:
 
 def read(words: Sequence[str]) -> dict[str, str]:
     """Return the platform's flags by name."""
-    found = vars(make_parser().parse_args(list(map(use_underscores, words))))
+    found = vars(make_parser().parse_args(list(map(reading.use_underscores, words))))
     if found.get("op_mode", "train") not in MODES:
         raise UsageError(f"--op_mode {found['op_mode']}; expected one of {', '.join(MODES)}")
     for name, (value, why) in FIXED.items():
-        if name in found and read_literal(found[name]) != read_literal(value):  # 1.0 is 1, (84, 84) is 84,84
+        # 1.0 is 1, (84, 84) is 84,84
+        if name in found and values.read_literal(found[name]) != values.read_literal(value):
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
     return found
 
 
 def translate(given: Mapping[str, str]) -> list[str]:
     """Translate the platform's flags to those of `interreplay.experiments.commands.train`."""
-    values = {ours: given.get(name, default) for name, (default, ours) in SAME.items()}
+    settings = {ours: given.get(name, default) for name, (default, ours) in SAME.items()}
     optimizer = _value(given, "optimizer")
-    values |= {
+    settings |= {
         "lr": _schedule(given),
         "replay_parameters": json.dumps(_replay(given)),
         "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer, optimizer),
         **_processes(given),
     }
     for name in ("policy_cloning", "value_cloning"):
-        used = _read(given, f"use_{name}_loss", read_boolean)
-        values[name] = _value(given, f"{name}_loss_weight") if used else "0"
-    if _read(given, "use_kl_mask", read_boolean):
-        values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
-    steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
-    values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
+        used = _read(given, f"use_{name}_loss", values.read_boolean)
+        settings[name] = _value(given, f"{name}_loss_weight") if used else "0"
+    if _read(given, "use_kl_mask", values.read_boolean):
+        settings |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
+    steps = _read(given, "save_model_period", values.whole(1)) * _steps_per_update(given)
+    settings["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated: set[str] = set()
         for name in given:
             stated.update((SAME | OTHERS).get(name, [])[1:])
-        values = select_settings(values, stated)
-    if values.get("seed") is None:
-        values["seed"] = str(secrets.randbelow(SEED.high + 1))
+        settings = values.select_settings(settings, stated)
+    if settings.get("seed") is None:
+        settings["seed"] = str(secrets.randbelow(SEED.high + 1))
     words = ["--trainer=IMPALA"]
-    for name, value in values.items():
+    for name, value in settings.items():
         if value is not None:
             words.append(f"--{name}={value}")
     env = _value(given, "env")
     if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
-    elif without_effect := select_settings(given, [*GAMES, "clip_rewards", "reward_clipping_method"]):
+    elif without_effect := values.select_settings(given, [*GAMES, "clip_rewards", "reward_clipping_method"]):
         print(f"--{', --'.join(without_effect)} has no effect: {env} is not an Atari game")
     return words
 
 
 def _processes(given: Mapping[str, str]) -> dict[str, str]:
     """Return the numbers of env runners and environments; one process steps all if there are too few CPUs."""
-    workers = _read(given, "worker_count", whole(1))
-    envs = _read(given, "envs_per_worker", whole(1))
+    workers = _read(given, "worker_count", values.whole(1))
+    envs = _read(given, "envs_per_worker", values.whole(1))
     cpus = count_cpus()
     if 1 < workers < cpus:
         return {"num_workers": str(workers), "num_envs_per_worker": str(envs)}
@@ -179,14 +166,14 @@ def _processes(given: Mapping[str, str]) -> dict[str, str]:
 def _steps_per_update(given: Mapping[str, str]) -> float:
     """Return the environment steps per update: the fresh unrolls of a batch times their length."""
     shares = {entry["type"]: float(np.mean(entry["share"])) for entry in _replay(given)}
-    return shares["queue"] * _read(given, "batch_size", whole(1)) * _read(given, "r_f_steps", whole(1))
+    return shares["queue"] * _read(given, "batch_size", values.whole(1)) * _read(given, "r_f_steps", values.whole(1))
 
 
 def _schedule(given: Mapping[str, str]) -> str:
     """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` pieces."""
-    steps = _read(given, "lr_scheduler_steps", whole(1)) * _steps_per_update(given)
-    start = _read(given, "lr", number())
-    end = _read(given, "lr_end_value", number())
+    steps = _read(given, "lr_scheduler_steps", values.whole(1)) * _steps_per_update(given)
+    start = _read(given, "lr", values.number())
+    end = _read(given, "lr_end_value", values.number())
     words = []
     for share in np.linspace(0, 1, PIECES + 1):
         words.append(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}")
@@ -195,10 +182,10 @@ def _schedule(given: Mapping[str, str]) -> str:
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sources of batches; stores are used once they are filled to a minimum share."""
-    entries = schema.read(_value(given, "replay_parameters"), _read(given, "batch_size", whole(1)))
+    entries = schema.read(_value(given, "replay_parameters"), _read(given, "batch_size", values.whole(1)))
     for entry in entries:
         if entry["type"] != "queue":
-            entry["fill_in"] = _read(given, "training_fill_in_factor", number())
+            entry["fill_in"] = _read(given, "training_fill_in_factor", values.number())
     return entries
 
 
@@ -207,9 +194,9 @@ def _game_arguments(given: Mapping[str, str]) -> list[str]:
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
     arguments = {"reward_clipping": "none"}
-    if _read(given, "clip_rewards", read_boolean):
+    if _read(given, "clip_rewards", values.read_boolean):
         arguments["reward_clipping"] = CLIPPINGS[method]
-    for name, value in select_settings(given, GAMES).items():
+    for name, value in values.select_settings(given, GAMES).items():
         arguments[GAMES[name]] = value
     return [f"{name}={value}" for name, value in arguments.items()]
 

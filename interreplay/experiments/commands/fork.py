@@ -21,7 +21,7 @@ from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import align
-from interreplay.experiments.studies.study import FINISHED, Execution, Study, StudyFolder, write_result
+from interreplay.experiments.studies.study import Execution, State, Study, StudyFolder, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import parse_steps
@@ -148,7 +148,7 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     labels = list(dict.fromkeys(run.label for run in study.runs))
     folders = {}
     for run in sorted(study.runs, key=lambda run: labels.index(run.label)):  # the first arm is the one to compare with
-        if folder.trial(run).status()["state"] == FINISHED:
+        if folder.trial(run).status()["state"] == State.FINISHED:
             folders[run.label, run.seed] = folder.trial(run).path
     arms = paired.read_arms(folders, step)
     if labels[0] not in arms:

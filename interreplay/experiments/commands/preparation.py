@@ -19,17 +19,11 @@ from interreplay.environments.lookup import Environment
 from interreplay.environments.spaces import columns_from_spaces, flat_actions
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, ModelBased, RowSource, make_source
+from interreplay.experiments.flags import training_flags
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import format_flags
 from interreplay.experiments.flags.replay_flags import describe_source, format_argument, format_arguments, shorten_name
 from interreplay.experiments.flags.run_flags import environment_config
-from interreplay.experiments.flags.training_flags import (
-    RunSettings,
-    make_environment,
-    preset_summary,
-    resolve_settings,
-    settings_resumed,
-)
 from interreplay.experiments.process.machine import check_device, check_workers, choose_device, count_gpus, free_memory
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
 from interreplay.learning.actor_critic.compilation import check_compiler
@@ -61,7 +55,7 @@ class PreparedRun:
     The source is None for unrolls without replay.
     """
 
-    settings: RunSettings
+    settings: training_flags.RunSettings
     source: Source
     lines: tuple[str, ...]
 
@@ -72,15 +66,15 @@ def prepare(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | 
     The checkpoints are those to resume from, the preferred one first; none for a new run.
     """
     if checkpoints:
-        settings = settings_resumed(first_settings(checkpoints), given)
+        settings = training_flags.settings_resumed(first_settings(checkpoints), given)
     else:
-        settings = resolve_settings(given)
+        settings = training_flags.resolve_settings(given)
         check_workers(settings.num_workers)
         if settings.fork_from:  # must exist
             find_checkpoints(Path(settings.fork_from), "--fork_from")
     device = choose_device(settings.device, count_gpus())
     check_device(device)
-    environment = make_environment(settings)
+    environment = training_flags.make_environment(settings)
     output_dir = given.get("output_dir", settings.output_dir)
     if home:
         output_dir = home.parent
@@ -90,7 +84,7 @@ def prepare(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | 
     if "config" in given:
         lines = [f"configuration {given['config']}", environment.note]
     if not checkpoints:
-        lines.append(preset_summary(given, settings))
+        lines.append(training_flags.preset_summary(given, settings))
     lines.append(describe(settings))
     if settings.offline_data is not None:
         key, recorded = check_recorded(settings, environment.spaces)

@@ -27,25 +27,13 @@ from interreplay.experiments.process.machine import choose_device, count_gpus
 from interreplay.experiments.process.outcome import program
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import RESUMABLE
-from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.grid import (
-    as_seeds,
-    convert_settings,
-    expand,
-    read_inputs_file,
-    read_study_file,
-    with_values,
-)
+from interreplay.experiments.studies import grid, results_table
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import (
-    FAILED,
-    FINISHED,
-    INTERRUPTED,
-    OVER,
-    STOPPED,
     TPE,
     Execution,
     PlannedRun,
+    State,
     Study,
     StudyFolder,
     TrialFolder,
@@ -170,16 +158,16 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     check_name(home, "the study file's name")
     contents: dict[str, Any] = {}
     if "study" in given:
-        contents = read_study_file(Path(given["study"]))
+        contents = grid.read_study_file(Path(given["study"]))
     contents |= select_settings(given, GRID)
     if "seeds" in given:
-        contents["seeds"] = as_seeds(given["seeds"])
-    flags = convert_settings(as_plain(settings))
-    contents["settings"] = convert_settings(contents.get("settings")) | flags
-    runs = expand(contents)
-    for grid in contents.get("grids", []):
+        contents["seeds"] = grid.as_seeds(given["seeds"])
+    flags = grid.convert_settings(as_plain(settings))
+    contents["settings"] = grid.convert_settings(contents.get("settings")) | flags
+    runs = grid.expand(contents)
+    for own in contents.get("grids", []):
         for name in GRID:
-            if name in given and name in grid:
+            if name in given and name in own:
                 raise UsageError(f"--{name}: a grid of {given['study']} also sets {name}; remove one of them")
     for run in runs:
         for name, value in flags.items():
@@ -198,7 +186,7 @@ def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
     if more:
         raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
     parser = RaisingFlagParser(GROUPS, complete=merge_config, prog="inputs")
-    runs, folders = read_inputs_file(given["inputs"], parser.given)
+    runs, folders = grid.read_inputs_file(given["inputs"], parser.given)
     if "output_dir" not in given and len(set(folders)) > 1:
         raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
     return plan(runs, {}, given, Path(*folders[:1] or ["results"]))
@@ -249,7 +237,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     settings = make_run_settings(study, folder, run, count_gpus())
     code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     # The tables need the results of all runs, which each task of an array would read again.
-    if {*OVER, FAILED}.issuperset(folder.states(study.runs)):
+    if {*State.OVER, State.FAILED}.issuperset(folder.states(study.runs)):
         results_table.write(folder, study.runs)
     return code
 
@@ -272,9 +260,9 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
     todo = [run for run in study.runs if not folder.trial(run).is_over]
     done = len(study.runs) - len(todo)
     states = Counter(folder.states(study.runs))
-    counts = f"{states[FINISHED]} of them finished"
-    if states[STOPPED]:
-        counts = f"{counts}, {states[STOPPED]} stopped early"
+    counts = f"{states[State.FINISHED]} of them finished"
+    if states[State.STOPPED]:
+        counts = f"{counts}, {states[State.STOPPED]} stopped early"
     print(f"{len(study.runs)} runs, {counts}; results in {folder.path}", flush=True)
     if not todo:
         return summary(study, folder, 0, again)
@@ -301,9 +289,9 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
         trial = TrialFolder(folder.path / name)
         with contextlib.suppress(OSError):  # full disk
             if trial.status()["failures"][-1:] == [shorten(reason)]:
-                trial.note(state=FAILED)
+                trial.note(state=State.FAILED)
             else:  # the process ended before it could record the failure
-                trial.note_failure(reason, FAILED)
+                trial.note_failure(reason, State.FAILED)
     return summary(study, folder, code, again)
 
 
@@ -326,7 +314,7 @@ def with_draws(study: Study, folder: StudyFolder) -> list[PlannedRun]:
         if values is None:
             runs.append(replace(run, sampled={}))  # its values are drawn when it starts
         else:
-            runs.append(with_values(run, values))
+            runs.append(grid.with_values(run, values))
     return runs
 
 
@@ -344,16 +332,16 @@ def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> in
         for best in results_table.best_draws(rows, runs):
             print(f"command of the best in {best.env}: {results_table.as_command(best)}")
     states = Counter(rows["state"])
-    failed = states[FAILED]
-    left = len(rows) - failed - int(rows["state"].isin(list(OVER)).sum())
+    failed = states[State.FAILED]
+    left = len(rows) - failed - int(rows["state"].isin(list(State.OVER)).sum())
     if failed:
-        reasons = rows.loc[rows["state"] == FAILED, ["name", "starts", "last_failure"]].astype(str).to_numpy()
+        reasons = rows.loc[rows["state"] == State.FAILED, ["name", "starts", "last_failure"]].astype(str).to_numpy()
         print(f"\n{results_table.align([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
     again = again or f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
     elif failed:
         print(f"{failed} of {len(rows)} runs failed; retry them with: {again}", flush=True)
-    if left and (code or (states[INTERRUPTED] and not failed)):
+    if left and (code or (states[State.INTERRUPTED] and not failed)):
         return code or RESUMABLE  # --max_time ends runs without a signal
     return int(bool(failed or left))

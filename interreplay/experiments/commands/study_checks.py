@@ -12,16 +12,7 @@ from interreplay.experiments.commands.preparation import check_source, gigabytes
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.process.machine import (
-    check_device,
-    check_room,
-    check_workers,
-    choose_device,
-    count_cpus,
-    count_gpus,
-    format_count,
-    free_memory,
-)
+from interreplay.experiments.process import machine
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, StudyFolder, cpus_per_run
 from interreplay.learning.algorithms_table import check_actions
 from interreplay.runs.run_folder import find_checkpoints
@@ -67,9 +58,9 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
 def check_run(run: PlannedRun, execution: Execution, here: bool) -> float:
     """Check that a run can start, and return the bytes of its replay buffer at its end; arguments as for `check`."""
     settings = run.settings
-    device = choose_device(settings.device, execution.gpus_per_trial)
+    device = machine.choose_device(settings.device, execution.gpus_per_trial)
     if here:
-        check_device(device)
+        machine.check_device(device)
         if settings.fork_from:  # must exist
             find_checkpoints(Path(settings.fork_from), "--fork_from")
     settings = settings.replace(device=device)
@@ -117,12 +108,12 @@ def check_resources(
     They are this machine's, or those of a `job`, None if unknown. `alone` is true if a run has its process for itself,
     as with ``--run``.
     """
-    cpus, gpus = job or (count_cpus(), count_gpus())
+    cpus, gpus = job or (machine.count_cpus(), machine.count_gpus())
     settings = [run.settings for run in runs]
     for each in settings:
         if cpus is not None:
-            check_workers(each.num_workers, cpus)
-        device = choose_device(each.device, execution.gpus_per_trial)
+            machine.check_workers(each.num_workers, cpus)
+        device = machine.choose_device(each.device, execution.gpus_per_trial)
         if device != "cpu" and gpus == 0:
             raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
     if not alone:
@@ -131,7 +122,7 @@ def check_resources(
             cpus = needed
         elif job is None:  # an explicit max_concurrent may exceed the CPUs
             cpus = max(cpus, execution.max_concurrent * needed)
-        check_room(needed, execution.gpus_per_trial, cpus, execution.gpus_per_trial if gpus is None else gpus)
+        machine.check_room(needed, execution.gpus_per_trial, cpus, execution.gpus_per_trial if gpus is None else gpus)
 
 
 def check_memory(execution: Execution, runs: Iterable[PlannedRun], sizes: Sequence[float]) -> None:
@@ -139,9 +130,9 @@ def check_memory(execution: Execution, runs: Iterable[PlannedRun], sizes: Sequen
     at_once = len(sizes)
     if not execution.together:
         needed = cpus_per_run(execution, [vars(run.settings) for run in runs])
-        at_once = execution.max_concurrent or max(1, count_cpus() // needed)
+        at_once = execution.max_concurrent or max(1, machine.count_cpus() // needed)
     largest = sorted(sizes, reverse=True)[:at_once]
-    free = free_memory()
+    free = machine.free_memory()
     if sum(largest) <= free:
         return
     fitting = max(1, sum(total <= free for total in itertools.accumulate(largest)))
@@ -149,6 +140,6 @@ def check_memory(execution: Execution, runs: Iterable[PlannedRun], sizes: Sequen
     if execution.together:
         fix = "fewer runs or a smaller --buffer_size, because --together trains all runs at once"
     raise UsageError(
-        f"the replay buffers of {format_count(len(largest), 'run')} at a time take {gigabytes(sum(largest))} GB, "
-        f"{gigabytes(free)} GB are free; expected {fix}"
+        f"the replay buffers of {machine.format_count(len(largest), 'run')} at a time take "
+        f"{gigabytes(sum(largest))} GB, {gigabytes(free)} GB are free; expected {fix}"
     )

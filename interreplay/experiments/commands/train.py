@@ -12,15 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from interreplay.errors import (
-    NonFiniteError,
-    PartError,
-    RunFailure,
-    TrainingDiverged,
-    UsageError,
-    describe_error,
-    is_request_to_end,
-)
+from interreplay import errors
 from interreplay.experiments.commands.preparation import prepare
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.replay_flags import list_buffers, shorten_name
@@ -59,7 +51,7 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     for name in ("best", "recover"):
         if given.get(name) and "resume" not in given:
-            raise UsageError(f"--{name} requires --resume RUN")
+            raise errors.UsageError(f"--{name} requires --resume RUN")
     checkpoints = choose_checkpoints(given)
     home = None
     if checkpoints:
@@ -68,7 +60,7 @@ def act(given: Mapping[str, Any]) -> int:
         return run(given, checkpoints, None)
     if (home / STATUS).exists():
         again = f"{format_program('study')} --resume {shlex.quote(str(home.parent))}"
-        raise UsageError(
+        raise errors.UsageError(
             f"{home} is a run of the study {home.parent}; continue it with: {again}; "
             "--output_dir starts a separate run from it"
         )
@@ -173,7 +165,7 @@ def train(
             for result in training.iterations():
                 reporter.iteration(algo.env_steps, result)
     except BaseException as error:
-        if is_request_to_end(error):
+        if errors.is_request_to_end(error):
             raise
         rescue(error, training, again)
         raise
@@ -209,9 +201,9 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
         UsageError: After non-finite values, or an invalid result of a user's part or function.
         RunFailure: After an error of the environment, the loss of a runner, or diverged training.
     """
-    if isinstance(error, NonFiniteError | PartError):  # the checkpoint may be right before the same error
-        raise UsageError(f"{error}; {training.save_after(error)}") from error
-    if isinstance(error, UsageError):
+    if isinstance(error, errors.NonFiniteError | errors.PartError):  # the checkpoint may be right before the same error
+        raise errors.UsageError(f"{error}; {training.save_after(error)}") from error
+    if isinstance(error, errors.UsageError):
         return
     # Ray reports runners that no longer respond; the reason is reported below.
     logging.getLogger("ray").setLevel(logging.CRITICAL)
@@ -221,8 +213,8 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
         return
     reason = str(error)
     if not isinstance(error, Exception):
-        reason = f"the run was ended by {describe_error(error)}"
+        reason = f"the run was ended by {errors.describe_error(error)}"
     line = f"{reason}; {saved}; {report} holds the traceback"
-    if not isinstance(error, TrainingDiverged):  # a resumed run would diverge again
+    if not isinstance(error, errors.TrainingDiverged):  # a resumed run would diverge again
         line = f"{line}; {again}"
-    raise RunFailure(line) from error
+    raise errors.RunFailure(line) from error

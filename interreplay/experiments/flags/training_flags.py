@@ -11,34 +11,12 @@ from typing import Any
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.environments.relabeled import WRAPPER, Relabel
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags import presets
+from interreplay.experiments.flags import presets, replay_flags, run_flags
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
 from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.offline_flags import MODEL_BASED, offline_settings, updates_resumed
 from interreplay.experiments.flags.original_flags import INSTEAD
 from interreplay.experiments.flags.reading import FlagParser
-from interreplay.experiments.flags.replay_flags import (
-    SET_BY_FLAGS,
-    find_methods,
-    get_method,
-    list_method_arguments,
-    names_method,
-    shorten_name,
-    translate_replay_flags,
-    translate_unroll_flags,
-)
-from interreplay.experiments.flags.run_flags import (
-    ALIASES,
-    CHANGEABLE,
-    COMMON,
-    DEFAULTS,
-    FLAGS,
-    GROUPS,
-    INVOCATION,
-    METHOD,
-    list_flags,
-    use_current_names,
-)
 from interreplay.experiments.flags.values import drop_settings, select_settings
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, is_algorithm
 
@@ -63,10 +41,10 @@ class RunSettings(SimpleNamespace):
 def make_parser() -> FlagParser:
     """Return the parser of the whole command line."""
     return FlagParser(
-        GROUPS,
+        run_flags.GROUPS,
         INSTEAD,
         merge_config,
-        common=COMMON,
+        common=run_flags.COMMON,
         hint=method_hint,
         usage="%(prog)s [--config FILE] [KEY=VALUE ...] [FLAGS]",
         description="Train an RLlib agent with a replay method. The words of a flag are joined by - or _.",
@@ -77,15 +55,15 @@ def method_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return how to set an argument of a replay method that was given as a flag ``--name value``, or ""."""
     word = f"--buffer_arg {name}={value or 'VALUE'}"
     try:
-        if not names_method(given) and (method := get_preset(given).buffer):
+        if not replay_flags.names_method(given) and (method := get_preset(given).buffer):
             given = {**given, "buffer": method}
-        method = get_method(given)
-        if name in list_method_arguments(method) and name not in SET_BY_FLAGS:
-            return f"use {word} to set {name} of {shorten_name(method)}"
+        method = replay_flags.get_method(given)
+        if name in replay_flags.list_method_arguments(method) and name not in replay_flags.SET_BY_FLAGS:
+            return f"use {word} to set {name} of {replay_flags.shorten_name(method)}"
     except (UsageError, ValueError):
         return ""
-    if others := find_methods(name):
-        return f"use {word} with {' or '.join(others)}, {shorten_name(method)} has no {name}"
+    if others := replay_flags.find_methods(name):
+        return f"use {word} with {' or '.join(others)}, {replay_flags.shorten_name(method)} has no {name}"
     return ""
 
 
@@ -95,8 +73,8 @@ def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
     Raises:
         UsageError: Settings contradict each other, or a name is unknown.
     """
-    given = {ALIASES.get(name, name): value for name, value in given.items()}
-    trainer = given.get("trainer", DEFAULTS["trainer"])
+    given = {run_flags.ALIASES.get(name, name): value for name, value in given.items()}
+    trainer = given.get("trainer", run_flags.DEFAULTS["trainer"])
     if not is_algorithm(trainer):
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}, or module:Class")
     row = ALGORITHMS[trainer]
@@ -106,7 +84,7 @@ def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
             "with the method that --buffer names"
         )
     preset = get_preset(given)
-    chosen = get_preset_settings(given) | drop_settings(given, METHOD)
+    chosen = get_preset_settings(given) | drop_settings(given, run_flags.METHOD)
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
     settings |= select_settings(chosen, settings)
     settings["preset"] = preset.name
@@ -120,9 +98,11 @@ def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
         buffer = row.buffer
         buffer_args = row.buffer_args
     if row.unrolls:
-        settings |= translate_unroll_flags(chosen | select_settings(given, METHOD), trainer, buffer, buffer_args)
+        settings |= replay_flags.translate_unroll_flags(
+            chosen | select_settings(given, run_flags.METHOD), trainer, buffer, buffer_args
+        )
     else:
-        settings |= translate_replay_flags(given, buffer, buffer_args)
+        settings |= replay_flags.translate_replay_flags(given, buffer, buffer_args)
     if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
         for name in ("offline_share", "offline_share_end", "updates"):
             if name in given:
@@ -162,7 +142,7 @@ def from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 def default_settings(trainer: str) -> dict[str, Any]:
     """Return the default settings of a run of an algorithm, without those of the replay method."""
     row = ALGORITHMS[trainer]
-    found = drop_settings(DEFAULTS, METHOD | INVOCATION | ALGORITHM_FLAGS.keys())
+    found = drop_settings(run_flags.DEFAULTS, run_flags.METHOD | run_flags.INVOCATION | ALGORITHM_FLAGS.keys())
     return {**found, **row.defaults, **row.of_run}
 
 
@@ -170,27 +150,27 @@ def get_preset(given: Mapping[str, Any]) -> presets.Preset:
     """Return the preset that was given, or the environment's own."""
     if "preset" in given:
         return presets.load(given["preset"])
-    given = {**DEFAULTS, **given}
+    given = {**run_flags.DEFAULTS, **given}
     return presets.find_automatic(given["env"], given["trainer"])
 
 
 def get_preset_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the preset's settings that no flag overrides."""
     preset = get_preset(given)
-    usual = {**DEFAULTS, **given}
-    found = use_current_names(preset.settings(usual["trainer"], usual["env"]))
+    usual = {**run_flags.DEFAULTS, **given}
+    found = run_flags.use_current_names(preset.settings(usual["trainer"], usual["env"]))
     found = drop_settings(found, given)
     for name, dependent in DEPENDENT.items():
         if name in given:
             found = drop_settings(found, dependent)
-    excluded = list_flags("method", "invocation") | {"trainer", "env", "preset"}
-    return presets.convert_settings(preset.name, found, drop_settings(FLAGS, excluded))
+    excluded = run_flags.list_flags("method", "invocation") | {"trainer", "env", "preset"}
+    return presets.convert_settings(preset.name, found, drop_settings(run_flags.FLAGS, excluded))
 
 
 def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
     """Return a line about the defaults that a preset changed, "" if it changed none."""
     tuned = vars(settings or resolve_settings(given))
-    usual = from_json(default_settings(given.get("trainer", DEFAULTS["trainer"])))
+    usual = from_json(default_settings(given.get("trainer", run_flags.DEFAULTS["trainer"])))
     changed = {}
     for name in get_preset_settings(given):
         if tuned[name] != usual.get(name):
@@ -209,10 +189,10 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
     Raises:
         UsageError: A flag differs from the checkpoint and cannot be changed.
     """
-    trainer = saved.get("trainer", DEFAULTS["trainer"])
-    saved = default_settings(trainer) | use_current_names(saved)
-    requested = drop_settings(given, METHOD)
-    if METHOD & given.keys():
+    trainer = saved.get("trainer", run_flags.DEFAULTS["trainer"])
+    saved = default_settings(trainer) | run_flags.use_current_names(saved)
+    requested = drop_settings(given, run_flags.METHOD)
+    if run_flags.METHOD & given.keys():
         requested |= replay_resumed(saved, given)
     if "env" in requested:
         requested["env"] = find_environment(requested["env"], saved["env_args"]).name
@@ -223,21 +203,21 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
     before = dict(saved)
     if saved["relabel"]:  # adds a wrapper
         before["wrapper"] = [wrapper for wrapper in saved["wrapper"] if wrapper["type"] != WRAPPER]
-    for name in sorted(requested.keys() - CHANGEABLE - INVOCATION - RATES):
+    for name in sorted(requested.keys() - run_flags.CHANGEABLE - run_flags.INVOCATION - RATES):
         if requested[name] != before.get(name):
             raise UsageError(
                 f"the checkpoint was made with {name} {before.get(name)}, not {requested[name]}; leave the flag out"
                 " (a resumed run may change no learning settings except learning rates)"
             )
-    return RunSettings(**saved | select_settings(requested, (CHANGEABLE | RATES) - {"output_dir"}))
+    return RunSettings(**saved | select_settings(requested, (run_flags.CHANGEABLE | RATES) - {"output_dir"}))
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the replay settings of flags next to ``--resume``; the checkpoint's settings if no flag is given."""
-    trainer = saved.get("trainer", DEFAULTS["trainer"])
+    trainer = saved.get("trainer", run_flags.DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
-        return translate_unroll_flags(given, trainer, saved["buffer"], saved["buffer_args"])
-    requested = translate_replay_flags(given, saved["buffer"])
+        return replay_flags.translate_unroll_flags(given, trainer, saved["buffer"], saved["buffer_args"])
+    requested = replay_flags.translate_replay_flags(given, saved["buffer"])
     requested["buffer_args"] = saved["buffer_args"] | requested["buffer_args"]
     if "prioritized_replay" not in given:
         requested["prioritized"] = saved["prioritized"]

@@ -22,7 +22,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.flags.replay_flags import format_arguments, shorten_name
 from interreplay.experiments.flags.run_flags import list_flags, use_current_names
 from interreplay.experiments.flags.values import drop_settings
-from interreplay.experiments.studies.study import FAILED, STOPPED, STUDY, StudyFolder, TrialFolder
+from interreplay.experiments.studies.study import STUDY, State, StudyFolder, TrialFolder
 from interreplay.runs.results.reader import FILES, NAMES, drop_repeated, flat, number, read_named, read_rows
 from interreplay.runs.run_folder import STATUS
 
@@ -327,9 +327,9 @@ def _state(path: Path, description: Description, table: pd.DataFrame, done: bool
             return FINISHED, "resumed after an error" if error.is_file() else ""
         place = f"after {progress}"
     status = TrialFolder(path).status()
-    if status["state"] == FAILED:  # also if its process was killed, or hung
+    if status["state"] == State.FAILED:  # also if its process was killed, or hung
         return CRASHED, f"{place}: {(status['failures'] or ['unknown error'])[-1][:LONGEST_NOTE]}"
-    if begun and status["state"] == STOPPED:
+    if begun and status["state"] == State.STOPPED:
         return UNFINISHED, f"{progress}, stopped early by the study's scheduler"
     if error.is_file() and not (begun and table["timestamp"].iloc[-1] > error.stat().st_mtime):
         lines = error.read_text(errors="replace").strip().split("\n")

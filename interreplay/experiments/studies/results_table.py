@@ -17,7 +17,7 @@ from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.values import format_value, read_list
 from interreplay.experiments.process.outcome import format_program
 from interreplay.experiments.process.progress import format_return
-from interreplay.experiments.studies.study import FINISHED, PlannedRun, StudyFolder, write_result
+from interreplay.experiments.studies.study import PlannedRun, State, StudyFolder, write_result
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 
@@ -67,7 +67,7 @@ def make_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return final and mean returns of each environment, trainer and buffer over the seeds of finished runs."""
     table = []
     for names, members in rows.groupby(GROUP, sort=False):
-        done = members[(members["state"] == FINISHED) & members["final_return"].notna()]
+        done = members[(members["state"] == State.FINISHED) & members["final_return"].notna()]
         line: dict[str, Any] = dict(zip(GROUP, names, strict=True)) | {"n": len(done)}
         for name in ("final", "mean"):
             values = done[f"{name}_return"].to_numpy()
@@ -105,7 +105,7 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
     drawn = {run.name: run.sampled for run in runs if run.sampled}
     lines = []
     for (env, trainer, buffer), members in rows[rows["name"].isin(drawn)].groupby(GROUP, sort=False):
-        done = members[members["state"] == FINISHED]
+        done = members[members["state"] == State.FINISHED]
         final = done["final_return"].mean()
         steps = members["env_steps"].max()
         rank = (env, trainer, math.isnan(final), -np.nan_to_num(final), -steps)
@@ -121,7 +121,7 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
 def best_draws(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
     """Return a run of the best draw of a search in each environment: the highest final return of finished runs."""
     drawn = {run.name: run for run in runs if run.sampled}
-    done = rows[rows["name"].isin(drawn) & (rows["state"] == FINISHED) & rows["final_return"].notna()]
+    done = rows[rows["name"].isin(drawn) & (rows["state"] == State.FINISHED) & rows["final_return"].notna()]
     best = []
     for _, members in done.groupby("env"):
         finals = members.groupby(["trainer", "buffer"], sort=False)["final_return"].mean()

@@ -33,14 +33,19 @@ LONGEST_NAME = 200
 JOBS = "slurm"
 """Folder in which the scripts for Slurm keep the output of jobs; it exists before the study begins."""
 DRAWN = "drawn.json"
-WAITING = "waiting"
-RUNNING = "running"
-INTERRUPTED = "interrupted"
-CRASHED = "crashed"
-FINISHED = "finished"
-FAILED = "failed"
-STOPPED = "stopped early"
-OVER = (FINISHED, STOPPED)
+
+
+class State:
+    """The states of a run of a study. Another attempt follows a crashed run; no attempt follows a failed one."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    CRASHED = "crashed"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped early"
+    OVER = (FINISHED, STOPPED)
 
 
 @dataclass(frozen=True)
@@ -151,13 +156,13 @@ class TrialFolder(RunFolder):
 
     def status(self) -> dict[str, Any]:
         """Return the run's ``state`` and its ``reason``, ``failures`` (one line each), and further entries."""
-        empty = {"state": WAITING, "reason": "", "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
+        empty = {"state": State.WAITING, "reason": "", "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
         return empty | (self._read(STATUS, "start that run again", empty) or {})
 
     @property
     def is_over(self) -> bool:
         """Whether the run has finished or was stopped early."""
-        return self.status()["state"] in OVER
+        return self.status()["state"] in State.OVER
 
     def note(self, **changes: Any) -> dict[str, Any]:
         """Change the status. The file is replaced atomically."""
@@ -190,8 +195,8 @@ class TrialFolder(RunFolder):
         """Write the values that a search drew."""
         write_whole(self.path / DRAWN, json.dumps(values) + "\n")
 
-    def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
-        """Add a failure to the status. Another attempt may follow the state `CRASHED`."""
+    def note_failure(self, line: str, state: str = State.CRASHED) -> dict[str, Any]:
+        """Add a failure to the status. Another attempt may follow the state `State.CRASHED`."""
         return self.note(state=state, failures=[*self.status()["failures"], shorten(line)])
 
     def clear(self) -> None:

@@ -26,15 +26,7 @@ from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.machine import check_room, count_cpus, format_count
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.studies.study import (
-    FINISHED,
-    STOPPED,
-    Execution,
-    Job,
-    StudyFolder,
-    TrialFolder,
-    cpus_per_run,
-)
+from interreplay.experiments.studies.study import Execution, Job, State, StudyFolder, TrialFolder, cpus_per_run
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, scheduler
 from interreplay.experiments.tune.study_run import EndOfTrial, StudyRun
 from interreplay.rllib import ray_session
@@ -162,7 +154,9 @@ class Progress(tune.Callback, tune.Stopper):
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         figures = dict(trial.last_result or {})
         total = trial.config["job"]["settings"]["total_env_steps"]
-        state = FINISHED if figures.get("env_steps", 0) >= total else STOPPED  # also by a scheduler at its last step
+        state = State.STOPPED  # by a scheduler
+        if figures.get("env_steps", 0) >= total:  # also if a scheduler judged its last step
+            state = State.FINISHED
         figures["state"] = figures.get("state") or state  # a run that ends by itself reports its state
         self._leave("end", trial, figures)
 

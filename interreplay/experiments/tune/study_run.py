@@ -15,17 +15,7 @@ from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import RED, colored, write_line
 from interreplay.experiments.process.progress import Reporter
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
-from interreplay.experiments.studies.study import (
-    CRASHED,
-    FAILED,
-    FINISHED,
-    INTERRUPTED,
-    OVER,
-    RUNNING,
-    STOPPED,
-    Execution,
-    TrialFolder,
-)
+from interreplay.experiments.studies.study import Execution, State, TrialFolder
 from interreplay.experiments.training.start import start
 from interreplay.experiments.training.train_loop import Training
 from interreplay.rllib import ray_session
@@ -90,13 +80,13 @@ class StudyRun:
                 self.end = {"state": NOT_STARTED, "reason": str(error)}
                 return
             status = self.folder.status()
-            if status["state"] in OVER:
+            if status["state"] in State.OVER:
                 self.end = status
                 return
-            self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1, reason="")
+            self._status = self.folder.note(state=State.RUNNING, starts=status["starts"] + 1, reason="")
             watch = HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
             self._exits.enter_context(watch)
-            state = INTERRUPTED
+            state = State.INTERRUPTED
             try:
                 if self._requested != "stop":
                     training = self._prepare()
@@ -110,7 +100,7 @@ class StudyRun:
                         }
             except EndOfTrial:
                 if self._requested != "stop":
-                    state = STOPPED
+                    state = State.STOPPED
             except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
                 raise
             except BaseException as error:
@@ -121,7 +111,7 @@ class StudyRun:
             if self.training is not None:
                 reason = self.training.stop_reason
                 if self.training.complete:  # also if a scheduler judged its last result
-                    state = FINISHED
+                    state = State.FINISHED
                 elif self.training.requests.timed_out:
                     reason = f"--max_time {self.settings.max_time} is over"
             self.end = self._record(state=state, ended=time.time(), reason=reason)
@@ -186,9 +176,9 @@ class StudyRun:
         self.folder.note_error(error)
         with contextlib.suppress(OSError):  # full disk
             self._record()
-            self.folder.note_failure(line, FAILED if permanent else CRASHED)
+            self.folder.note_failure(line, State.FAILED if permanent else State.CRASHED)
         if permanent:
-            self.end = self.folder.status() | {"state": FAILED, "reason": line}
+            self.end = self.folder.status() | {"state": State.FAILED, "reason": line}
         return permanent
 
     def _progress(self) -> tuple[int, ...] | None:
@@ -225,7 +215,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
                 outcome = "failed for good"
             write_line(colored(f"{outcome}: {describe_error(error)}", RED, stream), stream)
     with contextlib.suppress(OSError):  # full disk
-        folder.note(state=FAILED)
+        folder.note(state=State.FAILED)
     return 1
 
 
@@ -249,10 +239,10 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
     reason = run.end["reason"] or "by a signal"
     if state == NOT_STARTED:
         raise FolderInUse(reason)
-    if state == FAILED:
+    if state == State.FAILED:
         write_line(colored(f"failed for good: {reason}", RED, stream), stream)
         return 1
-    if state in OVER:
+    if state in State.OVER:
         if not reporters:
             write_line(f"already {state}", stream)
         return 0

@@ -8,7 +8,7 @@ from run_folders import row
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import fork, study
 from interreplay.experiments.flags.training_flags import resolve_settings
-from interreplay.experiments.studies.study import FINISHED, INTERRUPTED, TrialFolder
+from interreplay.experiments.studies.study import State, TrialFolder
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest
@@ -34,7 +34,7 @@ def test_unfinished_runs_are_left_out_and_the_first_arm_stays_the_baseline(paren
         for run in study.runs:
             trial = folder.trial(run)
             unfinished = run.label == "Uniform" and run.seed in left
-            trial.note(state=INTERRUPTED if unfinished else FINISHED)
+            trial.note(state=State.INTERRUPTED if unfinished else State.FINISHED)
             values = [-900.0] if unfinished else [float(run.seed), 10.0 * (run.label == "PER")]
             lines = [row(100_000.0 + 500 * (i + 1), 0.0, value) for i, value in enumerate(values)]
             (trial.path / "result.json").write_text("".join(json.dumps(line) + "\n" for line in lines))

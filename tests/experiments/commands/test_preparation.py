@@ -95,7 +95,7 @@ def test_rows_on_the_gpu_are_compared_with_its_memory(monkeypatch):
 
 @pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "cuda")])
 def test_in_a_study_the_device_follows_the_gpus_of_a_run(gpus, device, monkeypatch, tmp_path):
-    monkeypatch.setattr(study_checks, "check_device", lambda device: None)
+    monkeypatch.setattr(study_checks.machine, "check_device", lambda device: None)
     flags = {"device": "auto", "env": "Pendulum-v1", "preset": "none", "buffer_size": 1000}
     run = PlannedRun("SAC", "Pendulum-v1", "Uniform", 0, flags)
     planned = Study([run], Execution(gpus_per_trial=gpus))

@@ -16,7 +16,7 @@ import pytest
 from argument_parser import make_parser, resolve_settings
 from interreplay.experiments.commands.study import main
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.studies.study import FAILED, INTERRUPTED, Execution, TrialFolder
+from interreplay.experiments.studies.study import Execution, State, TrialFolder
 from interreplay.experiments.training.train_loop import Requests
 from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, shares
@@ -188,9 +188,9 @@ class StubRun:
         if self.how == "crash":
             raise RuntimeError("the simulator broke")
         if self.how == "permanent":
-            self.end = self.folder.note(state=FAILED, env_steps=70, reason="an invalid setting")
+            self.end = self.folder.note(state=State.FAILED, env_steps=70, reason="an invalid setting")
             return
-        self.end = self.folder.note(state=INTERRUPTED)
+        self.end = self.folder.note(state=State.INTERRUPTED)
         yield {"env_steps": 1}
 
 
@@ -216,7 +216,11 @@ def test_a_process_that_is_started_again_leaves_out_runs_that_have_ended(tmp_pat
     passed = queue.SimpleQueue()
     worker = Worker(jobs, Execution(together=1), passed)
     events, sender = Pipe(duplex=False)
-    sent = [("start", "timed", {}), ("end", "timed", {"state": INTERRUPTED}), ("fail", "broken", {"reason": "bug"})]
+    sent = [
+        ("start", "timed", {}),
+        ("end", "timed", {"state": State.INTERRUPTED}),
+        ("fail", "broken", {"reason": "bug"}),
+    ]
     sent += [("retry", "running", {"reason": "bug"}), "2 runs learn as one"]
     for each in sent:
         sender.send(each)

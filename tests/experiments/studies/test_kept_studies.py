@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import keep_study
 from benchmarks.studies import restore_study
-from interreplay.experiments.studies.study import FINISHED, RUNNING, TrialFolder
+from interreplay.experiments.studies.study import State, TrialFolder
 
 SETTINGS = {"seed": 3, "network": {"actor": {"second": "ReLU", "first": "Linear"}}}
 LINES = [{"env_runners": {"episode_return_mean": -3.0}, "hostname": "here"}, {"training_iteration": 2, "pid": 7}]
@@ -17,7 +17,7 @@ def kept(tmp_path, monkeypatch):
     """A kept study with a finished and an unfinished run."""
     monkeypatch.chdir(tmp_path)
     results = tmp_path / "results"
-    for name, state in (("over", FINISHED), ("half", RUNNING)):
+    for name, state in (("over", State.FINISHED), ("half", State.RUNNING)):
         run = results / name
         run.mkdir(parents=True)
         TrialFolder(run).note(state=state, env_steps=20)
@@ -34,7 +34,7 @@ def test_finished_runs_are_restored_without_names_of_the_machine(kept, tmp_path,
     restore_study.main([str(kept), str(tmp_path / "back")])
     assert "1 of 1 runs restored" in capsys.readouterr().out
     run = tmp_path / "back" / "over"
-    assert TrialFolder(run).status()["state"] == FINISHED
+    assert TrialFolder(run).status()["state"] == State.FINISHED
     settings = json.loads((run / "params.json").read_text())
     assert settings == SETTINGS | {"output_dir": "results", "offline_data": "results/old"}
     assert list(settings["network"]["actor"]) == ["second", "first"], "layers keep their order"

@@ -100,11 +100,11 @@ def test_invalid_studies_are_one_line_before_anything_starts(changes, line, file
 def test_runs_whose_buffers_do_not_fit_into_memory_together(words, runs, fix, file, capsys, tmp_path, monkeypatch):
     """A row of Pendulum-v1 takes 40 bytes; the buffers are larger than the runs are long."""
     study = file(seeds="3", settings="{total_env_steps: 1000}")
-    monkeypatch.setattr(study_checks, "free_memory", lambda: 79_000)
+    monkeypatch.setattr(study_checks.machine, "free_memory", lambda: 79_000)
     size = f"{40_000 * runs / 1e9:.3g} GB"
     line = f"replay buffers of {runs} runs at a time take {size}, 7.9e-05 GB are free; expected {fix}"
     assert line in refused(capsys, *words, "--dry_run", "--output_dir", tmp_path / "results", study)
-    monkeypatch.setattr(study_checks, "free_memory", lambda: 121_000)
+    monkeypatch.setattr(study_checks.machine, "free_memory", lambda: 121_000)
     assert cluster_run.main([*words, "--dry_run", "--output_dir", str(tmp_path / "results"), str(study)]) == 0
 
 

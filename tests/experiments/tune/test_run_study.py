@@ -14,7 +14,7 @@ from ray.exceptions import OutOfMemoryError
 
 from interreplay.errors import RunFailure
 from interreplay.experiments.process.progress import StudyReporter
-from interreplay.experiments.studies.study import CRASHED, Execution, StudyFolder, TrialFolder, shorten
+from interreplay.experiments.studies.study import Execution, State, StudyFolder, TrialFolder, shorten
 from interreplay.experiments.tune import run_study
 from interreplay.experiments.tune.run_study import Progress, start_signal_actor
 
@@ -56,7 +56,7 @@ def test_each_loss_of_a_process_is_recorded(reported):
     first = "its process ended: The actor died: worker exit type SYSTEM_ERROR"
     assert reported.events[1:] == [("retry", first), ("retry", "its process ended:"), ("fail", "its process ended:")]
     assert reported.folder.status()["failures"] == [first, "its process ended:", "its process ended:"]
-    assert reported.folder.status()["state"] == CRASHED
+    assert reported.folder.status()["state"] == State.CRASHED
 
 
 def test_the_cause_of_a_killed_worker_excludes_guesses(reported):
@@ -75,7 +75,7 @@ def test_a_process_that_ends_before_its_folder_exists_is_recorded_with_the_reaso
     Path(reported.trial.error_file).write_text(f"Failure # 1\n{line}\nsizes: 1\n")
     reported.progress.on_trial_recover(1, [], reported.trial)
     assert reported.events == [("retry", f"its process ended: {line}")]
-    assert reported.folder.status()["state"] == CRASHED
+    assert reported.folder.status()["state"] == State.CRASHED
 
 
 def test_the_callback_can_be_pickled_with_a_reporter(tmp_path):

@@ -19,15 +19,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 import custom_training
 from argument_parser import make_parser, resolve_settings
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError, describe_error
-from interreplay.experiments.studies.study import (
-    CRASHED,
-    FAILED,
-    FINISHED,
-    INTERRUPTED,
-    RUNNING,
-    Execution,
-    TrialFolder,
-)
+from interreplay.experiments.studies.study import Execution, State, TrialFolder
 from interreplay.experiments.training import start
 from interreplay.experiments.training.train_loop import Training
 from interreplay.experiments.tune import run_study, run_together, study_run
@@ -98,7 +90,7 @@ def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, 
     monkeypatch.setattr(run_study, "listen", lambda signals, ask: ask("stop"))
     trial = run_study.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings()}})
     result = trial.step()
-    assert result["done"] and result["state"] == INTERRUPTED
+    assert result["done"] and result["state"] == State.INTERRUPTED
     assert result["env_steps"] == 0
 
 
@@ -121,7 +113,7 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
             break  # as if it were killed
     results.close()
     if request_ == "stop":
-        assert TrialFolder(folder).status()["state"] == INTERRUPTED
+        assert TrialFolder(folder).status()["state"] == State.INTERRUPTED
         assert [RunFolder(folder).checkpoints()[0].name] == [f"checkpoint_{step:08d}"]
     finish(folder)
     assert rows(folder) == rows(whole)
@@ -144,7 +136,7 @@ def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
     assert left["failures"] == [] and not (folder / "error.txt").exists()
     finish(folder)
     status = TrialFolder(folder).status()
-    assert rows(folder) == rows(whole) and status["state"] == FINISHED
+    assert rows(folder) == rows(whole) and status["state"] == State.FINISHED
     assert status["seconds"] > left["seconds"] > 0  # includes the time before it ended
 
 
@@ -184,7 +176,7 @@ def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -
 @pytest.mark.slow
 def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path):
     code, output, status = fragile(tmp_path / "run", times=1)
-    assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
+    assert code == 0 and status["state"] == State.FINISHED and status["starts"] == 2
     broke = "EnvironmentFailure: the environment Fragile-v0 raised RuntimeError: the simulator broke, at env step 38"
     assert status["failures"] == [broke] and status["begun_at"] == 37
     assert any(f"trying again from its last checkpoint: {broke}" in line for line in output)
@@ -196,7 +188,7 @@ def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path):
 
 def test_a_permanent_error_is_not_retried(tmp_path):
     code, output, status = fragile(tmp_path / "run", times=0, nan=True)
-    assert code == 1 and status["state"] == FAILED and status["starts"] == 1
+    assert code == 1 and status["state"] == State.FAILED and status["starts"] == 1
     assert output[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
 
 
@@ -278,7 +270,7 @@ def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, m
         begin(tmp_path / name, 1, *part)
         change()
         run = StudyRun(tmp_path / name, settings(*part), 60)
-        assert list(run.results()) == [] and run.end["state"] == FAILED
+        assert list(run.results()) == [] and run.end["state"] == State.FAILED
         expected = {"rewards": "has changed since the run began", "rows": "expected the same data"}
         assert expected[name] in run.end["reason"]
 
@@ -295,8 +287,8 @@ def test_changed_settings_of_learning_are_rejected():
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):
     run = StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60)
-    assert list(run.results()) == [] and run.end["state"] == FAILED
-    assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
+    assert list(run.results()) == [] and run.end["state"] == State.FAILED
+    assert TrialFolder(tmp_path / "run").status()["state"] == State.FAILED
 
 
 def full_disk():
@@ -314,11 +306,15 @@ def test_an_error_without_a_message_is_described_by_its_cause():
 
 
 FAILURES = {
-    "NonFiniteError: rewards holds nan": (NonFiniteError("rewards", 0, math.nan), FAILED, []),
-    "UsageError: an invalid setting": (UsageError("an invalid setting"), FAILED, []),
-    "UsageError: checkpoint_00000075 cannot be written": (full_disk(), CRASHED, []),
-    "RunnerLost: runner 1 died": (RunnerLost("runner 1 died"), CRASHED, ["rescued"]),
-    "EnvironmentFailure: the environment": (EnvironmentFailure("E-v0", "raised ValueError"), CRASHED, ["rescued"]),
+    "NonFiniteError: rewards holds nan": (NonFiniteError("rewards", 0, math.nan), State.FAILED, []),
+    "UsageError: an invalid setting": (UsageError("an invalid setting"), State.FAILED, []),
+    "UsageError: checkpoint_00000075 cannot be written": (full_disk(), State.CRASHED, []),
+    "RunnerLost: runner 1 died": (RunnerLost("runner 1 died"), State.CRASHED, ["rescued"]),
+    "EnvironmentFailure: the environment": (
+        EnvironmentFailure("E-v0", "raised ValueError"),
+        State.CRASHED,
+        ["rescued"],
+    ),
 }
 
 
@@ -350,9 +346,9 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
     folder = TrialFolder(tmp_path / "run")
     folder.note(reason="--max_time 1h is over")  # of an earlier start
     trial = make_trial(folder.path, monkeypatch, iterations=iterations, save_after=save_after)
-    if state == FAILED:
+    if state == State.FAILED:
         result = trial.step()
-        assert (result["state"], result["env_steps"]) == (FAILED, 70) and reason in result["reason"]
+        assert (result["state"], result["env_steps"]) == (State.FAILED, 70) and reason in result["reason"]
     else:
         with pytest.raises(type(error)):
             trial.step()
@@ -363,7 +359,7 @@ def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_pa
 
 @pytest.mark.parametrize(
     ("request_", "complete", "state"),
-    [("", False, "stopped early"), ("stop", False, INTERRUPTED), ("", True, FINISHED)],
+    [("", False, "stopped early"), ("stop", False, State.INTERRUPTED), ("", True, State.FINISHED)],
 )
 def test_tune_ends_a_run_between_two_iterations(request_, complete, state, tmp_path, monkeypatch):
     attributes = {"complete": complete, "stop_reason": "", "requests": SimpleNamespace(timed_out=False), "stop": int}
@@ -382,7 +378,7 @@ def test_tune_ends_a_run_between_two_iterations(request_, complete, state, tmp_p
 
 def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch):
     folder = TrialFolder(tmp_path / "run")
-    folder.note(state=RUNNING)
+    folder.note(state=State.RUNNING)
     monkeypatch.setattr(study_run, "hold", functools.partial(hold, patience=0.05))
     monkeypatch.setattr(run_study, "listen", lambda signals, ask: None)
     with hold(folder.path, "the run"):
@@ -396,4 +392,4 @@ def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch)
         run_together.execute(run, events, last=True)
     assert result["done"] and result["state"] == "not started" and "another process" in result["reason"]
     assert events.get()[0] == "start" and events.get()[0] == "end"
-    assert folder.status()["state"] == RUNNING and not folder.status()["failures"]
+    assert folder.status()["state"] == State.RUNNING and not folder.status()["failures"]
