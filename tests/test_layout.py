@@ -69,7 +69,7 @@ rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib
 experiments.process experiments.flags experiments.studies experiments.report.reading
 experiments.report analysis experiments.evaluation experiments.training experiments.tune
-experiments.rllib_command experiments.commands experiments __main__
+experiments.commands experiments.rllib_command experiments __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {

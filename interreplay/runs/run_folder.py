@@ -137,9 +137,6 @@ class RunFolder:
         """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths.
 
         If there are any, the results so far are copied first, to names that end in the same way.
-
-        Raises:
-            UsageError: The results cannot be copied. Nothing is changed.
         """
         later = [path for path in self.resumable() if parse_steps(path) > steps]
         copies = []
@@ -156,11 +153,7 @@ class RunFolder:
         return [path.rename(_set_aside_name(path)) for path in later]
 
     def rewind(self, steps: int, column: str = STEPS) -> None:
-        """Drop the rows of results whose `column` is above ``steps``, and incomplete rows.
-
-        Raises:
-            UsageError: A file cannot be rewritten. It is unchanged.
-        """
+        """Drop the rows of results whose `column` is above ``steps``, and incomplete rows."""
         lines = self.path / "result.json"
         try:
             for name, steps_column in (("progress.csv", column), ("episodes.csv", "env_steps")):

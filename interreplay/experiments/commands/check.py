@@ -78,11 +78,7 @@ def failure(check: Callable[[], object]) -> str | None:
 
 
 def make_subject(name: str, arguments: Mapping[str, Any]) -> Subject:
-    """Return the subject of the checks of ``module:Class``, after creating one instance.
-
-    Raises:
-        UsageError: The class does not exist, or cannot be created with these arguments.
-    """
+    """Return the subject of the checks of ``module:Class``, after creating one instance with the arguments."""
     found = import_user_class(name, (*KINDS.values(), ReplayBuffer), "class")
     kind = ""
     for part, base in KINDS.items():

@@ -238,11 +238,7 @@ def gigabytes(count: float) -> str:
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment, source: Source) -> str:
-    """Return a line with the memory of the full replay buffer and the free memory, "" if nothing is stored in memory.
-
-    Raises:
-        UsageError: The unrolls of a mix cannot be stored, or the buffer does not fit into memory.
-    """
+    """Check that the full replay buffer fits into memory; return a line about it, "" if nothing is in memory."""
     need = replay_bytes(settings, environment, source)
     if not need:
         return ""
@@ -266,11 +262,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: So
 
 
 def replay_bytes(settings: SimpleNamespace, environment: Environment, source: Source) -> int:
-    """Return bytes of the full replay buffer, or of the unrolls to be replayed; 0 if nothing is stored in memory.
-
-    Raises:
-        UsageError: The unrolls cannot be stored, or cannot make batches of the requested size.
-    """
+    """Return bytes of the full replay buffer, or of the unrolls to be replayed; 0 if nothing is stored in memory."""
     if isinstance(source, UnrollMix):
         try:
             return estimate_unrolls(*environment.spaces, source, settings.rollout_fragment_length)

@@ -196,11 +196,7 @@ def choose_trainer(about: Mapping[str, Any], place: str) -> str:
 
 
 def translate_experiment(contents: Mapping[str, Any], trainer: str, place: str) -> list[str]:
-    """Return the words of an experiment: RLcycle's settings, and layers as the setting ``network``.
-
-    Raises:
-        UsageError: A part of the file has no equivalent; the message names the line to change.
-    """
+    """Return the words of an experiment: RLcycle's settings, and layers as the setting ``network``."""
     words = [f"trainer={trainer}", "--preset=none"]
     hyper = dict(contents.get("hyper_params", {}))
     if trainer in ("A2C", "A3C"):

@@ -32,8 +32,7 @@ from interreplay.environments.registration import inner_env_name
 from interreplay.errors import CheckpointError, UsageError, describe_error, exits_as_errors
 from interreplay.experience.offline_data import minari_episodes
 from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering, check_video
-from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
-from interreplay.experiments.flags.values import select_settings
+from interreplay.experiments.flags.values import drop_settings
 from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.process.progress import format_return
 from interreplay.rllib.actor_learner.a3c import A3CConfig
@@ -47,10 +46,8 @@ from interreplay.runs.checkpoints import CHECKPOINT, find, find_best, read_best,
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
 """File in which RLlib's own algorithms store their configuration."""
-WATCHED = {
-    *("run", "steps", "episodes", "seed", "video", "video_episodes", "render", "record_data", "trust_checkpoint"),
-}
-"""Flags that `watch` has as arguments."""
+EPISODES = 10
+VIDEO_EPISODES = 3
 
 
 def read_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
@@ -356,5 +353,5 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
         success = {None: "", True: ", success", False: ", no success"}[episode.success]
         notify(f"episode {next(numbers)}: return {format_return(episode.ret)} in {episode.length} steps{success}")
 
-    flags = select_settings(vars(given), WATCHED)
+    flags = drop_settings(vars(given), ("checkpoint", "best", "command"))
     notify(watch(checkpoint, report, **flags).summary())

@@ -118,11 +118,7 @@ def make_count_flag(name: str, help: str) -> Flag:
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
-    """Return the default settings of an algorithm, after checking the given flags.
-
-    Raises:
-        UsageError: A flag belongs to another algorithm or another kind of exploration.
-    """
+    """Return the default settings of an algorithm; reject given flags of other algorithms and explorations."""
     own = ALGORITHMS[trainer].defaults
     for name in ALGORITHM_FLAGS:
         if name in given and name not in own:

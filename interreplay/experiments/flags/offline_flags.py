@@ -138,11 +138,7 @@ def updates_resumed(saved: Mapping[str, Any], requested: dict[str, Any]) -> dict
 
 
 def check_recorded(settings: SimpleNamespace, spaces: tuple[gym.Space, gym.Space]) -> tuple[str, str]:
-    """Open the recorded experience of a run; return its key, which a resumed run has in its settings, and a line.
-
-    Raises:
-        UsageError: The rows cannot be read, do not fit the environment, or have changed since the run began.
-    """
+    """Open the recorded experience of a run; return its key, which must equal that of a resumed run, and a line."""
     rows = open_rows(settings.offline_data, spaces, where=settings.offline_where, relabel=settings.relabel)
     known = getattr(settings, "offline_key", None)
     if known not in (None, rows.key):

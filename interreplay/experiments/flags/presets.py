@@ -198,11 +198,7 @@ def format_flags(settings: Mapping[str, Any]) -> str:
 
 
 def convert_settings(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Flag]) -> dict[str, Any]:
-    """Return the settings of a preset as read by the flags.
-
-    Raises:
-        UsageError: A flag is unknown, or its reader rejects the value.
-    """
+    """Return the settings of a preset as read by the `accepted` flags."""
     values = {}
     for flag, value in settings.items():
         if flag not in accepted:

@@ -68,11 +68,7 @@ def method_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
 
 
 def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a new run: the defaults, then the preset's settings, then those of `FlagParser.given`.
-
-    Raises:
-        UsageError: Settings contradict each other, or a name is unknown.
-    """
+    """Return the settings of a new run: the defaults, then the preset's settings, then those of `FlagParser.given`."""
     given = {run_flags.ALIASES.get(name, name): value for name, value in given.items()}
     trainer = given.get("trainer", run_flags.DEFAULTS["trainer"])
     if not is_algorithm(trainer):
@@ -184,11 +180,7 @@ def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = 
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a resumed run: the checkpoint's, with the changes that a running job supports.
-
-    Raises:
-        UsageError: A flag differs from the checkpoint and cannot be changed.
-    """
+    """Return the settings of a resumed run: the checkpoint's, with changes by flags; reject other differences."""
     trainer = saved.get("trainer", run_flags.DEFAULTS["trainer"])
     saved = default_settings(trainer) | run_flags.use_current_names(saved)
     requested = drop_settings(given, run_flags.METHOD)

@@ -57,14 +57,16 @@ def make_report(
         results: Folders with runs, at any depth.
         output: Folder of the report; created if missing. An earlier report is replaced.
         baseline: Method that the others are compared with, see `sections.build`.
-        measure: ``"auto"``, or one of `sections.MEASURES`.
-        count: ``"finished"`` or ``"all"``.
+        measure: One of `sections.MEASURES`, or ``"auto"``: evaluation returns if all runs of an algorithm have them,
+            else training returns.
+        count: ``"finished"``, or ``"all"`` to count unfinished and crashed runs as well.
         scores: Known returns of the environments.
         title: Headline of the page.
         published: Whether to compare with published curves of the same environments.
 
     Raises:
-        UsageError: No run is found, the output cannot be written, or the extra `analysis` is not installed.
+        UsageError: No run or no run of the baseline is found, the output cannot be written, or the extra `analysis` is
+            not installed.
     """
     try:
         from interreplay.experiments.report.draw import write
@@ -111,11 +113,7 @@ def make_report(
 
 
 def find_earlier(output: Path) -> set[str]:
-    """Return the names of the tables and figures of the earlier report in a folder, to which its page links.
-
-    Raises:
-        UsageError: The page cannot be read, or a report would overwrite other files.
-    """
+    """Return the files of the earlier report in a folder, to which its page links; reject other files to overwrite."""
     page = output / PAGE
     tables = {f"{name}.csv" for name in ("runs", *TABLES)}
     try:

@@ -111,19 +111,9 @@ class Section:
 def build(
     runs: Sequence[Run], *, baseline: str | None = None, measure: str = "auto", count: str = "finished", scores: Scores
 ) -> list[Section]:
-    """Group runs by algorithm and environment.
+    """Group runs by algorithm and environment; arguments are as for `make_report`.
 
-    Args:
-        runs: All runs.
-        baseline: Method that the others are compared with. None selects one per algorithm: Uniform, else a method
-            with Uniform in its name, else the first.
-        measure: One of `MEASURES`, or ``"auto"``: evaluation returns if all runs of an algorithm have them, else
-            training returns.
-        count: ``"finished"``, or ``"all"`` to count unfinished and crashed runs as well.
-        scores: Known returns of the environments.
-
-    Raises:
-        UsageError: The baseline is not a method of these runs.
+    Without a baseline, each algorithm has its own: Uniform, else a method with Uniform in its name, else the first.
     """
     methods = _names("method", runs)
     if baseline is not None and baseline not in methods:

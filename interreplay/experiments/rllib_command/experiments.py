@@ -68,11 +68,7 @@ class Experiment:
     checkpoint_at_end: bool = True
 
     def request(self) -> dict[str, float]:
-        """Return the most CPUs and GPUs that one trial requests, with its env runners and learners.
-
-        Raises:
-            UsageError: A point of the grid cannot be built, or `stop` names an unknown result.
-        """
+        """Check `stop` and the points of the grid; return the most CPUs and GPUs that one trial requests."""
         stop_criteria(self.stop)
         most = {"CPU": 0.0, "GPU": 0.0}
         for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):

@@ -27,8 +27,7 @@ from ray.tune.logger import CSVLoggerCallback
 from ray.tune.result import EXPR_PROGRESS_FILE, TRAINING_ITERATION
 
 from interreplay.errors import UsageError, describe_error
-from interreplay.experiments.evaluation.play import evaluate
-from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.experiments.commands import evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import read_nonempty, whole
 from interreplay.experiments.process.machine import count_cpus, count_gpus, format_count
@@ -149,8 +148,7 @@ def make_parser() -> OneLineParser:
     add("--mlflow", type=read_nonempty, metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     text = "0: only the summary; 1: progress; 2: Ray Tune's own output"
     add("--verbose", type=int, choices=(0, 1, 2), default=1, help=text)
-    evaluate = commands.add_parser("evaluate", help="evaluate a trained policy")
-    add_evaluate_flags(evaluate)
+    evaluate.add_flags(commands.add_parser("evaluate", help="evaluate a trained policy"))
     return parser
 
 
@@ -168,9 +166,7 @@ def act(given: argparse.Namespace) -> int:
     """Run the subcommand; return the exit code."""
     if given.command == "train":
         return train(given)
-    check_evaluate(given)
-    evaluate(given, write_line)
-    return 0
+    return evaluate.act(given)
 
 
 def train(given: argparse.Namespace) -> int:

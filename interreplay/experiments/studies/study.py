@@ -232,11 +232,7 @@ class StudyFolder:
         return [self.trial(run).status()["state"] for run in runs]
 
     def check(self, study: Study) -> None:
-        """Check that the folder can hold a study, without writing anything.
-
-        Raises:
-            UsageError: The folder holds another study, or other files.
-        """
+        """Check that the folder holds neither another study nor other files, without writing anything."""
         names = []
         if self.path.is_dir():
             names = sorted(os.listdir(self.path))  # listed first: another process may begin the same study now

@@ -123,11 +123,7 @@ class RunLog:
         self._for_each_tracker(lambda tracker: tracker.log_trial_start(self._run))
 
     def write(self, result: dict[str, Any], steps: int) -> None:
-        """Add one result, to each file or to none.
-
-        Raises:
-            OSError: A file could not be written. No further result can be added.
-        """
+        """Add one result, to each file or to none. After an `OSError`, no further result can be added."""
         row = dict(result)
         row.pop("config", None)
         row["timesteps_total"] = steps

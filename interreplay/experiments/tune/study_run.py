@@ -70,8 +70,7 @@ class StudyRun:
     def results(self) -> Generator[dict[str, Any]]:
         """Train until the end, a request to stop or a permanent failure, and yield a few figures per iteration.
 
-        Raises:
-            Exception: The run failed; another attempt resumes from its last checkpoint.
+        After other failures, which are raised, another attempt resumes from the last checkpoint.
         """
         with contextlib.ExitStack() as self._exits:
             try:
