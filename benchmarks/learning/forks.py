@@ -28,10 +28,10 @@ from scipy import stats
 
 from benchmarks.measure import table
 from benchmarks.studies.differences import independent
-from interreplay.experiments.studies.paired import compare_seeds
 from interreplay.experiments.training.start import fork
 from interreplay.rllib import SACConfig
 from interreplay.rllib.ray_session import prepare_host
+from interreplay.runs.results.intervals import compare_seeds
 from interreplay.runs.state_files import manifest
 
 PARENT = 2_000

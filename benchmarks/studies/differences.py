@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from interreplay.experiments.studies.paired import Difference
-from interreplay.runs.results.intervals import CONFIDENCE
+from interreplay.runs.results.intervals import CONFIDENCE, Difference
 
 
 def independent(ours: Sequence[float], theirs: Sequence[float]) -> Difference:

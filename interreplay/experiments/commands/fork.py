@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from interreplay.environments.relabeled import WRAPPER
@@ -18,18 +19,20 @@ from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import IN_STUDIES, METHOD
 from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
-from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import align
 from interreplay.experiments.studies.study import Execution, State, Study, StudyFolder, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import parse_steps
+from interreplay.runs.results.intervals import compare_seeds
 from interreplay.runs.results.reader import curve
 from interreplay.runs.resume import as_plain
 from interreplay.runs.run_folder import find_checkpoints, read_settings
 from interreplay.runs.state_files.disk import hold
 
+Curve = list[tuple[int, float]]
+MEASURES = {"mean": "mean return after the fork", "final": "final return"}
 PAIRED = "paired.csv"
 FIGURE = "paired.png"
 OF_PARENT = {
@@ -150,24 +153,61 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     for run in sorted(study.runs, key=lambda run: labels.index(run.label)):  # the first arm is the one to compare with
         if folder.trial(run).status()["state"] == State.FINISHED:
             folders[run.label, run.seed] = folder.trial(run).path
-    arms = paired.read_arms(folders, step)
+    arms = read_arms(folders, step)
     if labels[0] not in arms:
         print(f"no run of {labels[0]}, the arm to compare with, has finished with results after the fork")
         return
-    print(f"\n{align(paired.make_table(arms), right={1, 2, 3, 4, 5}, width=140)}")
+    rows = make_rows(arms)
+    print(f"\n{align(make_table(rows), right={1, 2, 3, 4, 5}, width=140)}")
     left = len(study.runs) - len(folders)
     if left:
         print(f"without {left} of {len(study.runs)} runs, which have not finished")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
-    write_result(folder.path / PAIRED, pd.DataFrame(paired.make_rows(arms)).to_csv(index=False))
+    write_result(folder.path / PAIRED, rows.to_csv(index=False))
     written = f"also in {folder.path / PAIRED}"
     if draw(arms, curve(parent), step, folder.path / FIGURE):
         written = f"{written}, {folder.path / FIGURE}"
     print(written)
 
 
-def draw(arms: Mapping[str, Mapping[int, paired.Curve]], parent: paired.Curve, step: int, file: Path) -> bool:
+def read_arms(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dict[int, Curve]]:
+    """Return the curves after the fork at env step `step`, by arm and seed; runs without results are left out."""
+    found: dict[str, dict[int, Curve]] = {}
+    for (arm, seed), folder in folders.items():
+        points = [point for point in curve(folder) if point[0] > step]
+        if points:
+            found.setdefault(arm, {})[seed] = points
+    return found
+
+
+def make_rows(arms: Mapping[str, Mapping[int, Curve]]) -> pd.DataFrame:
+    """Return a row per run: arm, seed, last env step and `MEASURES`."""
+    rows = []
+    for arm, curves in arms.items():
+        for seed, points in sorted(curves.items()):
+            mean = float(np.array(points)[:, 1].mean())
+            rows.append({"arm": arm, "seed": seed, "step": points[-1][0], "mean": mean, "final": points[-1][1]})
+    return pd.DataFrame(rows)
+
+
+def make_table(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return the lines of a table: each arm with its means, and its differences from the first arm."""
+    first = rows["arm"].iloc[0]
+    lines: list[tuple[str, ...]] = [("arm", "seeds", *MEASURES.values(), *(f"{n} - {first}" for n in MEASURES))]
+    by_seed = rows.set_index("seed")
+    for arm, values in by_seed.groupby("arm", sort=False):
+        means: list[str] = []
+        differences: list[str] = []
+        for name in MEASURES:
+            means.append(f"{values[name].mean():,.1f}")
+            compared = by_seed.loc[by_seed["arm"] == first, name]
+            differences.append("" if arm == first else str(compare_seeds(dict(values[name]), dict(compared))))
+        lines.append((str(arm), str(len(values)), *means, *differences))
+    return lines
+
+
+def draw(arms: Mapping[str, Mapping[int, Curve]], parent: Curve, step: int, file: Path) -> bool:
     """Draw the parent's curve up to the fork in gray, and the arms after it; return whether Matplotlib is installed."""
     try:
         from matplotlib.figure import Figure

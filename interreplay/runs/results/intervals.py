@@ -6,8 +6,10 @@ separately. `scipy.stats.bootstrap` does this if each environment is a separate 
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -87,3 +89,31 @@ def ratio(*strata: Array, axis: int = -1) -> Any:
     for stratum in strata:
         logs.append(np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)))
     return np.exp(np.mean(logs[:pairs], axis=0) - np.mean(logs[pairs:], axis=0))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference between the means of two arms, with the 95 % interval of Student's t distribution.
+
+    The bounds are NaN with fewer than two seeds.
+    """
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        interval = "" if math.isnan(self.low) else f" [{self.low:+,.1f}, {self.high:+,.1f}]"
+        return f"{self.value:+,.1f}{interval}"
+
+
+def compare_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
+    """Return the mean of the differences between the values of equal seeds."""
+    differences = [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
+    value = float(np.mean(differences)) if differences else math.nan
+    low = math.nan
+    high = math.nan
+    if len(differences) > 1:
+        low, high = map(float, stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE))
+    return Difference(value, low=low, high=high, seeds=len(differences))

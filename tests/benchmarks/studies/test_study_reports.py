@@ -14,7 +14,7 @@ from benchmarks.studies.published_comparison import describe, difference, find_p
 from benchmarks.studies.ratio_statistics import get_areas
 from benchmarks.studies.study_curves import each_run, mean_curve, read
 from benchmarks.studies.study_table import over_tasks
-from interreplay.experiments.studies.paired import Difference
+from interreplay.runs.results.intervals import Difference
 
 
 def rows_of():
