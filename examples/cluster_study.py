@@ -141,7 +141,7 @@ for sentences in summaries(report.sections[0], report.tables).values():
 # **The answer.** One file describes the study;
 # `submit.py` runs it on a cluster and `interreplay study` on one computer.
 # An interruption costs the time since the last checkpoint, and the same command resumes the study.
-# Two seeds show how it works and are too few for a conclusion; use five or more.
+# Two seeds are too few for a conclusion; use five or more.
 # [Studies on clusters](../cluster_deployment/README.md) describes GPUs, requeueing,
 # and what to check on a new cluster.
 

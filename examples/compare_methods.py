@@ -4,7 +4,8 @@
 # *Question: I have two replay methods; which one learns from fewer steps, and how sure can I be?*
 #
 # This page compares uniform replay with NMER on Pendulum.
-# It trains both with three seeds, draws the curves, makes a report, and reads the report's interval.
+# It trains both with three seeds, draws the curves, creates a report,
+# and reads the report's interval.
 
 # %%
 import os
@@ -148,7 +149,7 @@ show(figure, "compare_methods")
 #   This does not show that the methods are equal.
 #   The interval's ends are the effects that remain plausible.
 #
-# With three seeds these are readings, not conclusions.
+# With three seeds, none of these statements is a conclusion.
 
 # %%
 if low > 1:
@@ -162,7 +163,7 @@ else:
 # ## Why this is weak evidence
 #
 # **Three seeds.** The interval resamples three values per method.
-# It cannot know of a seed that fails if none of the three did.
+# It cannot include the effect of a failing seed if none of the three failed.
 # Intervals from so few seeds are too narrow:
 # they miss the true ratio more often than 5 % of the time.
 # With three seeds, the interval of a mean simply ranges from the worst seed to the best one,
@@ -196,7 +197,7 @@ else:
 #
 # **The answer.** `interreplay study` trains both methods with the same settings and seeds,
 # and `interreplay report` states the ratio of their areas with an interval.
-# Read the interval, not the mean curves, and trust it only for the task and the seeds behind it.
+# Read the interval, not the mean curves, and apply it only to this task and these settings.
 # Before you choose a method, repeat the comparison with more seeds on several tasks.
 
 # %%

@@ -89,7 +89,7 @@ show(figure, "distances_outcomes")
 # *Lower is better: 0 means that the nearest neighbor has the same outcome.*
 #
 # The units of Pendulum happen to suit plain distance: it is hardly worse than scaled distance.
-# In degrees it is worse than a distance without the action.
+# With the velocity in degrees, plain distance is worse than a distance without the action.
 # The next plot shows one anchor (×) and its ten nearest neighbors,
 # in the plane of velocity and torque:
 
@@ -168,10 +168,10 @@ for row in zip(sizes, table, exact, added, recall, strict=True):
 # %% [markdown]
 # **The answer.** Near means near in state and action,
 # with each number scaled by its standard deviation.
-# At these sizes, the table takes about the same time per batch
-# and a fraction of a millisecond per added row, and finds nearly all true neighbors.
-# From 131,072 rows on, its searches are approximate.
-# At 10⁶ rows, the recall was .97,
+# At these sizes, a batch takes about the same time for any number of rows,
+# an added row takes a fraction of a millisecond, and nearly all true neighbors are found.
+# From 131,072 rows on, searches are approximate:
+# at 10⁶ rows, the recall was .97,
 # at .3 ms per batch and .4 ms per added row
 # ([decision 2](../docs/decisions/0002-neighbor-table.md)).
 

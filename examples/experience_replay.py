@@ -7,7 +7,7 @@
 # Successive rows are similar: one state is nearly the next.
 # Lin (1992) and Mnih et al. (2015) replay old rows, which are less similar.
 # Prioritized replay (Schaul et al. 2016) draws rows with large errors more often.
-# Its rows are independent, or nearly so, like uniform ones.
+# Prioritized rows are nearly independent, as uniform rows are.
 #
 # The example compares four ways to draw a batch:
 #
@@ -98,8 +98,8 @@ show(figure, "replay_batches")
 
 # %% [markdown]
 # *One run per method, one point per 500 steps.
-# Left: similarity beyond that of uniform rows.
-# Middle: mean time between two rows, divided by that of uniform rows.
+# Left: similarity, minus the similarity of uniform rows.
+# Middle: mean time between two rows, relative to uniform rows.
 # Right: mean absolute TD error.*
 
 # %%
@@ -109,8 +109,8 @@ print(*(f"{arm}: rows {gap:.2f} of uniform rows' time apart" for arm, gap in gap
 assert gaps["Last-64"] < 0.2 < 0.8 < gaps["Uniform"] and np.isfinite(list(gaps.values())).all()
 
 # %% [markdown]
-# Only Last-64 draws rows that belong together: their distance in time is a few hundredths of
-# that of uniform rows, and their states are more similar.
+# Only Last-64 draws neighboring rows: in time, they are a few hundredths as far apart
+# as uniform rows, and their states are more similar.
 # PER's rows are as far apart in time as Uniform's, with errors about twice as large.
 # Replay therefore has two separable effects.
 #
@@ -136,7 +136,7 @@ show(figure, "replay_episodes")
 
 # %% [markdown]
 # *Left: thin lines are episodes, thick lines are means of the last 20. Right: Q-values.
-# A run of longer episodes has fewer of them in the same 2,500 steps.*
+# A run with longer episodes has fewer episodes in the same 2,500 steps.*
 
 # %%
 figure, panels = plt.subplots(1, 4, figsize=(14, 3.2))
@@ -174,7 +174,7 @@ assert counts["Last-64"].iloc[0] > 1.2 * counts["Last-64"].iloc[1] and counts["U
 # Uniform and CER draw as many correlated pairs as uniformly drawn rows have,
 # Last-64 about 1.4 times as many.
 # PER draws more for a time, when a few similar rows have the largest errors.
-# Without the dotted lines, the numbers mean little: even independent rows have correlated pairs.
+# Compare the solid with the dotted lines, because independent rows have correlated pairs, too.
 #
 # ## Effect of each on learning
 #
@@ -216,10 +216,10 @@ for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
 # Acrobot has less than half of Uniform's area, and CartPole shows no detectable loss.
 # Larger errors: PER has 1.4 times the area of Uniform on CartPole,
 # and no detectable difference on Acrobot and MountainCar.
-# Replaying one row once (Online-1) teaches next to nothing on any task.
+# With Online-1, next to nothing is learned on any task.
 # Hindsight has twice Uniform's area on both tasks with goals.
-# Uniform batches from a buffer of 100 rows have no excess over the rows of *that buffer*,
-# which is an episode or two, so the measure misses the effect of a small buffer.
+# The measure misses the effect of a small buffer: a buffer of 100 rows holds an episode or two,
+# and its batches are compared with rows of the same buffer.
 # [The study](../docs/studies/experience-replay.md) has intervals, capacities and limitations.
 # `python -m benchmarks.studies.experience_replay benchmarks/data/experience_replay` prints every
 # seed.

@@ -67,8 +67,8 @@ show(figure, "gp_kernels")
 # ## The posterior and the line
 #
 # A neighborhood of NMER has an anchor and ten neighbors.
-# Where the dynamics bend between them, a line between two of them cuts the corner.
-# A process through all of them follows the bend and reports its uncertainty.
+# Where the dynamics bend, the line between two of these points is wrong.
+# A process through all points follows the bend and reports its uncertainty.
 
 
 # %%
@@ -154,7 +154,7 @@ print(*(f"bend {bend:g}: process {a:.3f}, line {b:.3f}" for bend, (a, b) in zip(
 # Nearly equal neighbors make the covariance matrix nearly singular.
 # Its condition number, the ratio of its largest to its smallest eigenvalue,
 # must stay below about 10⁷ in single precision.
-# The noise σ² on the diagonal bounds it.
+# The noise σ² on the diagonal bounds this number.
 # BIER keeps σ² above 10⁻³, works in single precision,
 # and adds jitter only to matrices that cannot be factorized.
 
@@ -235,11 +235,11 @@ print(f"256 neighborhoods: {times[-1, 0]:.1f} ms together, {times[-1, 2]:.0f} ms
 # %% [markdown]
 # **The answer.** Where the outcome bends within a neighborhood,
 # the error of the processes is about half to three quarters of the line's.
-# Where it is straight, the line is better and costs nothing.
-# Where it bends too much for eleven points to show, neither method works.
+# Where the outcome is linear, the line is better and costs nothing.
+# Where the outcome bends too much for eleven points, neither method works.
 # In the buffers of MuJoCo's locomotion tasks, the line is equal or better (`benchmarks/RESULTS.md`),
 # and the processes only add an estimate of their uncertainty.
-# Batched, they cost less than one SAC update.
+# In batches, the processes cost less than one SAC update.
 
 # %%
 assert errors[bends.index(1.0), 0] < errors[bends.index(1.0), 1]

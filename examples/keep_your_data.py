@@ -139,12 +139,11 @@ show(figure, "new_reward")
 # %% [markdown]
 # **The answer.** Yes: rewards are a function of stored columns,
 # so the transitions of the first run serve the new task.
-# A run that starts with them learns from its first step on,
-# while the other one first has to collect data.
-# Two seeds show how it works.
-# They cannot show how large the effect is: the seeds differ as much as the two ways do.
-# The study `studies/relabeled_data.yaml` measured it with five seeds:
-# old data did not speed up learning, and data with old rewards harmed it.
+# A run with old data learns from its first step on;
+# a run without old data first has to collect transitions.
+# Two seeds cannot show how large the effect is: seeds differ as much as the two kinds of runs.
+# [A study](../docs/studies/relabeled-data.md) measured the effect with five seeds:
+# old data did not speed up learning, and data with old rewards did harm.
 
 # %%
 areas = {name: np.mean([c[:, 1].mean() for (n, _), c in curves.items() if n == name]) for name, _ in curves}

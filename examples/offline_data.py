@@ -169,7 +169,7 @@ show(figure, "offline_curves")
 # `Mix` combines it with new steps.
 # Here the recording alone is enough to exceed the controller that recorded it,
 # because the noise averages out.
-# One seed per curve shows how it works, not how much it helps in general:
+# One seed per curve does not show how much recorded data help in general:
 # compare at least five seeds.
 # [Offline data](../docs/offline-data.md) describes formats, checks, RLPD and further settings.
 

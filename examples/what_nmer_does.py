@@ -101,7 +101,7 @@ show(figure, "nmer_ring")
 # The next plot shows the outcomes.
 # With more data, neighbors are nearer, and a small piece of the ring is nearly straight,
 # so NMER's error decreases.
-# The errors of the other two methods do not decrease with more data.
+# The errors of `Noise` and `NaiveMixup` do not decrease with more data.
 
 # %%
 sizes = [100, 300, 1000, 3000]
@@ -141,8 +141,8 @@ show(figure, "nmer_k")
 # Both axes are logarithmic.*
 #
 # **The answer.** Blends of neighbors are nearly real
-# if the dynamics are smooth and the buffer is dense, and they improve as it fills.
-# Blends of arbitrary rows are not.
+# if the dynamics are smooth and the buffer is dense, and they improve as the buffer fills.
+# Blends of arbitrary rows are not realistic.
 # On real tasks, `custom_training.py --on_manifold_rows 32` computes this error
 # with MuJoCo during training, and `interreplay report` plots it.
 

@@ -97,9 +97,9 @@ for anchor, partner in zip(sample.slots.tolist(), sample.neighbor_slots.tolist()
 print(f"256 rows as defined; {int((sample.neighbor_slots >= 0).sum())} of them blended")
 
 # %% [markdown]
-# The next plot shows its rewards, compared with the rewards of the buffer and of NMER.
-# The method is optimistic.
-# This is the idea and its risk: a blend of lucky rewards is luckier than the environment.
+# The next plot compares the rewards of `UpwardMixup` with the rewards of uniform replay and NMER.
+# The method is optimistic, which is its idea and its risk:
+# blends with lucky rewards overestimate the rewards of the environment.
 
 # %%
 figure, panel = plt.subplots(figsize=(7, 3.4))
@@ -149,5 +149,5 @@ print(f"partners at {replay['neighbor_distance']:.2f} of a random pair's distanc
 
 # %% [markdown]
 # **The answer.** The new part has ten lines, the method five.
-# [docs/extending.md](../docs/extending.md) describes the other two kinds of part, saved states,
-# and how to publish a method in the catalog.
+# [Adding methods and algorithms](../docs/extending.md) describes selectors,
+# synthesizers, saved states, and how to publish a method in the catalog.

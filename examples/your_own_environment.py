@@ -105,7 +105,7 @@ print(f"random policy: mean return {random_return:.0f}, ", end="")
 print(f"{sum(docked for _, _, docked in before)} of 20 episodes reach the dock")
 
 # %% [markdown]
-# Mistakes that the library can detect are one line before training starts.
+# interreplay reports the mistakes that it can detect in one line before training starts.
 # Two examples: actions without bounds, and a replay method that requires goals,
 # which this task does not have.
 
