@@ -26,7 +26,7 @@ class InterreplayError(Exception):
 
 
 class InterreplayWarning(UserWarning):
-    """A setting or a file works, but not as it is expected to. Commands print the message once."""
+    """A setting or file that works differently than expected. Commands print the message once."""
 
 
 class NonFiniteError(InterreplayError, ValueError):

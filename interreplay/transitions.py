@@ -170,11 +170,11 @@ class ColumnGroup:
 class Transitions(ColumnGroup):
     """n transitions as columns: tensors with first dimension n.
 
-    Numpy arrays are not copied if numpy and torch can share their memory. The k neighbors of n rows have two leading
+    NumPy arrays are not copied if NumPy and PyTorch can share their memory. The k neighbors of n rows have two leading
     dimensions ``(n, k)``.
 
     Attributes:
-        obs: Observations ``(n, *obs_shape)``, or a dict of them for goal-conditioned environments.
+        obs: Observations ``(n, *obs_shape)``, or a dict of arrays for goal-conditioned environments.
         actions: ``(n, *action_shape)``.
         rewards: ``(n,)``. Integers are converted to float32.
         next_obs: Same shapes as `obs`.

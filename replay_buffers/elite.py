@@ -8,8 +8,8 @@ from interreplay.selection.elite import Policy
 class Elite(ReplayBuffer):
     """Selects, from ⌊λn⌋ uniform candidates, n rows that are close to the current policy and were replayed least.
 
-    Off-policyness is the distance between the output of the behavior policy (``extras["behavior"]`` of the added
-    transitions, or else their actions) and that of the current policy for the same observation. The cost is λ times the
+    Off-policyness is the distance between the outputs of the behavior policy (``extras["behavior"]`` of the added
+    transitions, or else their actions) and the current policy for the same observation. The cost is λ times the
     reads of a uniform batch, a sort, 8 bytes per row and one evaluation of the policy on all candidates per batch. It
     suits algorithms that are sensitive to old data, such as those with n-step returns or V-trace. Exploration noise in
     the stored actions makes the ranking less accurate; store the policy's output if possible.

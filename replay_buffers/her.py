@@ -13,9 +13,9 @@ class HER(ReplayBuffer):
 
     For environments with goals: observations are a Dict with achieved_goal and desired_goal, and
     r = compute_reward(s'.achieved_goal, s'.desired_goal). An episode that missed its goal then shows how to reach
-    others. The cost is a second gather and one call of compute_reward per batch. It suits sparse rewards; the benefit
-    is small with dense rewards or if goals do not differ between episodes. With `neighborhood`, the relabeled rows are
-    blended, each end relabeled from its own episode, and rewards are computed from the blended goals:
+    other goals. The cost is a second gather and one call of compute_reward per batch. It suits sparse rewards; the
+    benefit is small with dense rewards or if goals do not differ between episodes. With `neighborhood`, the relabeled
+    rows are blended, each end relabeled from its own episode, and rewards are computed from the blended goals:
     ``HER(neighborhood=KNN(k=10))`` combines HER and NMER.
 
     Source: Andrychowicz et al. 2017, Hindsight experience replay, arXiv:1707.01495.

@@ -11,7 +11,7 @@ from interreplay.synthesis.mixup import TerminationFn
 class KNNOutcome(ReplayBuffer):
     """Replaces each anchor's outcome by that of a near neighbor j: (s_i, a_i, r_j, s_i + Δs_j); nothing is blended.
 
-    It shows whether NMER's benefit is due to blending or to the neighbors. The cost is that of NMER, the neighbor
+    It shows whether NMER's benefit is due to blending or to the neighbors. The cost is NMER's neighbor
     graph. The error is the change of r and Δs within the distance of a neighbor.
 
     Source: a baseline in the code of NMER (Sander et al. 2022), github.com/rmsander/interreplay, with `--use_delta`.

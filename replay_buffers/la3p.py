@@ -10,7 +10,7 @@ class LA3P(ReplayBuffer):
     Critics use uniform rows with the PAL loss and as many rows drawn by LAP. The actor uses the uniform rows and as
     many with P(i) ∝ 1 / max(|δ_i|, 1)^α. A batch of n rows contains n/3 of each kind: use ``train_batch_size=384`` for
     the authors' 256 rows per network. The cost is two sum trees; a third of each network's forward pass is for rows
-    that it is not trained on. It helps if the actor follows critics where their errors are largest.
+    on which the network is not trained. It helps if the actor follows critics where their errors are largest.
 
     Source: Saglam et al. 2022, Actor prioritized experience replay, arXiv:2209.00532.
 

@@ -8,7 +8,7 @@ from interreplay.selection import LargeBatch
 class LaBER(ReplayBuffer):
     """Draws n rows of a large uniform batch with P ∝ |δ| under the current networks, weighted by mean|δ| / |δ_i|.
 
-    The expected gradient is that of uniform replay, with less variance, and priorities are never stale. The cost is a
+    The expected gradient equals uniform replay's, with less variance, and priorities are never stale. The cost is a
     forward pass of all networks over `multiplier` times the batch, about one more update with 4, and no memory. It
     helps if an update is cheap compared with an env step.
 

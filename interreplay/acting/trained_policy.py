@@ -64,7 +64,7 @@ class TrainedPolicy:
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for one observation, or actions ``(n, ...)`` for several, in the environment's units.
 
-        A policy with memory updates its memory. `start` resets it, and so does a different number of observations.
+        A recurrent policy updates its state, which `start` and a different number of observations reset.
 
         Args:
             obs: An observation as the environment returns it: an array, a number, a mapping or a tuple; or n
@@ -96,7 +96,7 @@ class TrainedPolicy:
     def output(self, obs: Any) -> Tensor:
         """Return the outputs of the policy's network for observations ``(n, ...)``.
 
-        A policy with memory treats each observation as the first of an episode.
+        A recurrent policy treats each observation as the first of an episode.
         """
         with torch.no_grad():
             parts, _ = as_batch(self.observation_space, obs)
@@ -107,7 +107,7 @@ class TrainedPolicy:
             return self.nets.actor.output(encoded)
 
     def start(self) -> None:
-        """Reset the memory and the exploration at the start of episodes."""
+        """Reset the recurrent state and the exploration at the start of episodes."""
         self._memory = None
         if self.exploration is not None:
             self.exploration.start(np.ones(1, dtype=bool))

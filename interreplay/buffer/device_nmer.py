@@ -29,9 +29,9 @@ UNSTORED = 256
 class DeviceNMER(ReplayBuffer):
     """`NMER` on the device of the updates: rows, neighbors, draws and blends. Intended for GPUs.
 
-    Batches are distributed as those of `NMER`, with two differences: all neighbors are found, in a scale that is off by
-    at most .75 %, and the newest rows, at most one in 256, are drawn but neither blended nor neighbors yet; the rows
-    that they replace remain neighbors until then. Rows are also stored in main memory, from where checkpoints and
+    Batches have the distribution of `NMER`, with two differences. All neighbors are found, in a scale that is off by
+    at most .75 %. The newest rows, at most one in 256, are drawn, but until they are indexed, they are not blended, and
+    the rows that they replace remain neighbors. Rows are also stored in main memory, from where checkpoints and
     diagnostics read them. Batches are float32 and contain the columns that updates read.
 
     Anchors are drawn uniformly. Observations and actions must be arrays of floats.

@@ -332,7 +332,7 @@ class ModelBased(Mix):
         return super()._counts(size)
 
     def imagine(self) -> None:
-        """Fit the model to the stored rows, and store rollouts of the current policy in it.
+        """Fit the model to the stored rows, and store rollouts of the current policy as generated rows.
 
         Raises:
             ValueError: `connect` has not provided a policy.

@@ -119,7 +119,7 @@ class ActorCriticSettings:
     pal_alpha: float | None = setting(
         None,
         OrWord(Number(0, 1), "none", None),
-        "exponent of the PAL loss, which is equivalent to LAP with uniform sampling; none disables it",
+        "exponent of the PAL loss: LAP's expected gradient on uniformly drawn rows; none disables it",
     )
     critic_loss: Any = setting(
         None,
@@ -183,7 +183,7 @@ class ActorCriticSettings:
     torch_compile: bool = setting(
         False,
         Boolean(),
-        "compile the updates, which is faster for small networks; needs a C++ compiler and half a minute",
+        "compile the updates, which is faster for small networks; needs a C++ compiler and 10 to 60 s",
     )
     reset_at: tuple[int, ...] | None = setting(
         None,

@@ -22,7 +22,7 @@ class LargeBatch(Selector):
 
     Lahire et al. 2022, arXiv:2110.01528. The errors are computed for the candidates of each batch, so nothing is stored
     or stale. |δ| is the mean absolute TD error over the critics. Critics and actor learn from one batch with these
-    weights, so the expected gradients are those of uniform replay. (The authors draw one batch per critic and a uniform
+    weights, so the expected gradients equal uniform replay's. (The authors draw one batch per critic and a uniform
     batch for the actor.) The update reuses the targets from which the errors were computed. Rows are drawn with
     replacement. The reported probability is that of a candidate.
 

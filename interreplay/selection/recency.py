@@ -47,9 +47,9 @@ class EmphasizedRecent(AnnealedPart, AgeSelector):
     """Draws each row from the newest c of N stored rows, c = max(N·η^(1000u), c_min) with u ~ U(0, 1).
 
     Wang & Ross 2019, arXiv:1906.04009. There, update k of the K updates after an episode draws from the newest
-    N·η^(1000k/K) rows. Over many updates the mixture is the same, and here rows are independent. In the authors' code
-    (github.com/AutumnWu/Streamlined-Off-Policy-Learning), N is the capacity: until the buffer is full, older rows are
-    drawn more often than here.
+    N·η^(1000k/K) rows. Over many updates, the distribution is the same, but here rows are independent. In the authors'
+    code (github.com/AutumnWu/Streamlined-Off-Policy-Learning), N is the capacity: until the buffer is full, older rows
+    are drawn more often than here.
 
     Args:
         eta: η, above 0 and at most 1; 1 is uniform.

@@ -141,7 +141,7 @@ class Storage:
         return rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def read_with_neighbors(self, slots: Tensor, others: Tensor, gamma: float) -> tuple[Transitions, Transitions]:
-        """Return `read` of slots ``(n,)`` and of others ``(n, k)``, in the time of one of them.
+        """Return `read` of slots ``(n,)`` and of others ``(n, k)``, in the time of a single read.
 
         For a few hundred rows, most of the time of a read is the overhead of its calls.
         """

@@ -27,7 +27,7 @@ class AdaptiveMixup(Mixup):
     A model f(s, a) → [s'; r] is fitted to both ends of every batch by the mean squared error. The distance of a blend
     from the dynamics is d = mean over dimensions of (f(z_λ) − [λ f(z_i) + (1 − λ) f(z_j)])². β starts at 1, follows the
     gradient of mean(log β·(d − τ)) over the blended rows and is clamped to [.001, 1]: d > τ lowers β and moves λ
-    towards the ends. The model and β are updated once per batch, after its rows were made.
+    toward the ends. The model and β are updated once per batch, after its rows were made.
 
     In the authors' code (github.com/junfanlin/continuous-transition), β is clamped to [0, 1] for SAC and [1e-6, 1] for
     TD3, d is computed after the update of the model, and steps before a terminated one are blended, with a fractional

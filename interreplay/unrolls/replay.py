@@ -25,7 +25,7 @@ class UnrollReplay(UnrollSource):
 
     Distances from the current policy need no additional forward passes: the pass of each update gives the distances of
     the unrolls in the batch, and `update` stores them. A few random unrolls per batch are measured again:
-    `to_refresh`, called after each batch, returns those of four batches after every fourth one.
+    `to_refresh`, called after each batch, returns the unrolls of four batches after every fourth batch.
 
     Args:
         store: Contains the unrolls.
@@ -114,7 +114,7 @@ class UnrollReplay(UnrollSource):
 
         Args:
             unrolls: As drawn ``(T, B, ...)``.
-            mine: Which of them belong to this store.
+            mine: Which unrolls belong to this store.
             policy: Outputs of the current policy for all of them ``(T, B, F)``.
             errors: Priorities ``(B,)``.
         """

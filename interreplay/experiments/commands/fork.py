@@ -57,7 +57,7 @@ def make_parser() -> OneLineParser:
     text = "env step of the fork: the newest checkpoint at or before it is used (default: the newest checkpoint)"
     add("--at", type=whole(0), metavar="N", help=text)
     text = "replay methods, such as Uniform,NMER{k: 10} or 'NMER{label: fast, settings: {updates_per_step: 2}}'; the "
-    add("--arms", type=split, required=True, metavar="METHOD,...", help=text + "others are compared with the first")
+    add("--arms", type=split, required=True, metavar="METHOD,...", help=text + "first is the baseline")
     add("--seeds", type=split, default=["5"], metavar="N", help="number of seeds, or a list such as 0,3 (default: 5)")
     add("--steps", type=whole(1), required=True, metavar="N", help="env steps after the fork")
     add("--output_dir", type=Path, required=True, metavar="DIR", help="folder of the study")

@@ -73,7 +73,7 @@ def make_parser() -> FlagParser:
         hint=argument_hint,
         common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
-        description="Many training runs: buffers x environments x seeds.",
+        description="Train every combination of buffers, environments, algorithms and seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file")
     return parser

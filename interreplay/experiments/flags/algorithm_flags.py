@@ -78,7 +78,7 @@ def _list_replayed_shares() -> dict[str, float]:
     return found
 
 
-_HELP = {"train_batch_size": f"transitions per update; unrolls, fresh and replayed, with {', '.join(UNROLLS)}"}
+_HELP = {"train_batch_size": f"transitions per update; with {', '.join(UNROLLS)}: fresh and replayed unrolls"}
 """Help of flags whose meaning depends on the algorithm."""
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()

@@ -85,7 +85,7 @@ def _part_flag(name: str, purpose: str) -> Flag:
 
 PART_FLAGS = (
     _part_flag("selector", "part that draws the anchors"),
-    _part_flag("neighborhood", "part that finds the rows to mix anchors with"),
+    _part_flag("neighborhood", "part that finds the rows to blend anchors with"),
     _part_flag("synthesizer", "part that makes the batch"),
 )
 PARTS = tuple(flag.name for flag in PART_FLAGS)

@@ -56,7 +56,7 @@ WHAT_TO_TRAIN = (
         "env",
         str,
         "InvertedPendulum-v5",
-        "Gymnasium id, also module:Env-v0; the newest version replaces retired ones; many have their own defaults",
+        "Gymnasium id, or module:Env-v0; the newest version replaces retired versions; many have their own preset",
         scope="identity",
         in_study="envs",
     ),
@@ -118,7 +118,7 @@ WHAT_TO_TRAIN = (
         None,
         "stop after this many evaluations in a row without a new best mean return",
     ),
-    Flag("seed", seed, 0, "runs with the same seed give the same result", scope="identity", in_study="seeds"),
+    Flag("seed", seed, 0, "random seed; runs with the same seed are identical", scope="identity", in_study="seeds"),
     Flag(
         "resume",
         Path,
@@ -148,7 +148,7 @@ REPLAY = (
         "buffer",
         read_nonempty,  # whether the method exists is checked with its arguments
         None,
-        f"replay method: {', '.join(CATALOGUE)}, or module:Class of your own; of unrolls: {FRESH}, {MIX} "
+        f"replay method: {', '.join(CATALOGUE)}, or module:Class of your own; for unrolls: {FRESH}, {MIX} "
         f"(default: Uniform; {_OWN_METHODS})",
         scope="method",
         in_study="buffers",

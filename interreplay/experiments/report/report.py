@@ -148,21 +148,21 @@ def make_parser() -> OneLineParser:
     add(
         "--baseline",
         metavar="NAME",
-        help="method that the others are compared with (default: Uniform, else a method with Uniform in its name, "
+        help="baseline of all comparisons (default: Uniform, else a method with Uniform in its name, "
         "else the first method)",
     )
     add(
         "--measure",
         choices=("auto", *MEASURES),
         default="auto",
-        help="what to compare; runs without it are left out (default: per algorithm, evaluation returns if all runs "
+        help="measure to compare; runs without it are left out (default: per algorithm, evaluation returns if all runs "
         "that count have them, else training returns)",
     )
     add(
         "--count",
         choices=("finished", "all"),
         default="finished",
-        help="runs to average; all: unfinished and crashed runs as well, up to the shortest (default: %(default)s)",
+        help="runs to average; all: also unfinished and crashed ones, up to the shortest run (default: %(default)s)",
     )
     add("--published", action="store_true", help="also compare with published results of the same environments")
     add("--scores", type=Path, metavar="FILE", help=f"JSON file with known returns: {EXAMPLE}")

@@ -193,7 +193,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
 
         Training is not affected: nothing is counted or stored, and exploration has a separate random generator. A
-        policy with memory keeps its state until `start_episode`.
+        recurrent policy keeps its state until `start_episode`.
 
         Args:
             obs: Observation as the environment returns it; for several, each part has n along its first dimension.

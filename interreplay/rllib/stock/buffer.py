@@ -49,15 +49,15 @@ class ComparableWithNames(ABCMeta):
 
 
 class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames):
-    """Any of our replay buffers, for RLlib's stock algorithms.
+    """A replay buffer of interreplay, for RLlib's own algorithms.
 
-    It subclasses `PrioritizedEpisodeReplayBuffer` because RLlib returns TD errors to no other kind. Each sampled row is
-    an episode of one step. ``config.n_step`` and ``config.gamma`` determine n-step returns, which follow the stored
+    It subclasses `PrioritizedEpisodeReplayBuffer` because RLlib returns TD errors to this class only. Each sampled row
+    is an episode of one step. ``config.n_step`` and ``config.gamma`` determine n-step returns, which follow the stored
     episodes: at the end of an episode, and of its stored part, a row spans fewer steps and states their number, so
     that the learner's γ^n_step is correct.
 
-    Importance weights come from the wrapped buffer. RLlib also passes ``replay_buffer_config["beta"]`` to every draw;
-    because the wrapped buffer has received the same entry, it is ignored.
+    Importance weights come from the wrapped buffer, which receives ``replay_buffer_config["beta"]``. RLlib also passes
+    it to every draw, where it is ignored.
 
     Args:
         capacity: Number of transitions; None for the default of the wrapped buffer.

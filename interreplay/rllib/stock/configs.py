@@ -23,7 +23,7 @@ COMPONENT = "replay_buffer"
 
 
 class ReplayMixin(AlgorithmConfig):
-    """Lets a stock configuration use our replay buffers: ``class MyConfig(ReplayMixin, SACConfig)``.
+    """Adds interreplay's replay buffers to a configuration of RLlib: ``class MyConfig(ReplayMixin, SACConfig)``.
 
     ``config.replay("NMER", capacity=100_000, k=10)`` and
     ``config.training(replay_buffer_config={"type": "NMER", "capacity": 100_000, "k": 10})`` are equivalent.
@@ -86,9 +86,9 @@ class ReplayMixin(AlgorithmConfig):
 
 
 class BufferCheckpoints(Algorithm):
-    """Lets a stock algorithm save its replay buffer in checkpoints: ``class MySAC(BufferCheckpoints, SAC)``.
+    """Lets an algorithm of RLlib save its replay buffer in checkpoints: ``class MySAC(BufferCheckpoints, SAC)``.
 
-    RLlib's new stack ignores ``store_buffer_in_checkpoints``; this class respects it for our buffers.
+    RLlib's new stack ignores ``store_buffer_in_checkpoints``; this class respects it for interreplay's buffers.
     """
 
     config: Any
