@@ -88,7 +88,7 @@ def make_parser() -> reading.OneLineParser:
     parser = reading.OneLineParser(
         prog="main.py",
         usage=f"%(prog)s --op_mode={'|'.join(MODES)} --FLAG=VALUE ...",
-        description="Train, resume or test with another platform's flags; docs/migration.md lists all of them.",
+        description="Train, resume or test with the flags of elite_buffer_vtrace; docs/migration.md translates them.",
         epilog=f"For Atari games: --{', --'.join(GAMES)}.",
         argument_default=argparse.SUPPRESS,
     )

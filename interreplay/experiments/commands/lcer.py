@@ -35,8 +35,8 @@ CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
 def make_parser() -> OneLineParser:
     """Return the parser of LCER's flags."""
     parser = OneLineParser(
-        description="Train with LCER's flags and defaults. The flag of custom_training.py with the same value is "
-        "named; its other flags are accepted, too, such as --output_dir.",
+        description="Train with LCER's flags and defaults. Each line names the flag of custom_training.py that is set; "
+        "other flags of custom_training.py, such as --output_dir, are accepted, too.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for name in SWITCHES:
