@@ -23,11 +23,10 @@ HEAD = "| setting | default | accepted | meaning |\n|---|---|---|---|"
 IN_PYTHON = "Python only: "
 INTRODUCTION = """# Settings of algorithms
 
-Each setting is an argument of `.training(...)` in Python and, unless it is marked "Python only", a flag, such as
-`--tau 0.01`, and a key of configuration files. If defaults differ, the algorithms are named. A setting applies only to
-the algorithms that are named, or to all of a table if none is named. Defaults are written as flags accept them; in
-Python, `256,256` is `(256, 256)`, and None takes the place of `none`, of `all` (`target_subset`) and of `auto`
-(`exploration`).
+Each setting is an argument of `.training(...)` in Python. Unless it is marked "Python only", it is also a flag, such
+as `--tau 0.01`, and a key of configuration files. If a default lists algorithms, the setting applies only to these;
+otherwise it applies to all algorithms of the table. Defaults are written as flags: in Python, `256,256` is
+`(256, 256)`, and None replaces `none`, `all` (`target_subset`) and `auto` (`exploration`).
 """
 
 
