@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from interreplay import ReplayBuffer, Storage
+from interreplay import ModelBased, ReplayBuffer, Storage
 from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.errors import check_number
 from interreplay.experiments.flags.replay_flags import CATALOGUE as METHODS
@@ -119,6 +119,9 @@ OUT_OF_RANGE = [
     (partial(S4RL, augmentation="dropout"), {"strength": 0.7}),
     (Form, {"kernel": "rfb", "mean": "none", "nu": 2.0}),
     (Fit, {"epochs": 0, "method": "sgd", "lr": 0}),
+    (ModelBased, {"patience": 0, "holdout": 1.0, "dropout": 1.0, "elites": 8, "model_batch_size": 0}),
+    (ModelBased, {"fit_every": 0, "fit_rows": 1, "keep_fits": 0, "rollouts": 0, "action_noise": -1.0}),
+    (ModelBased, {"model_learning_rate": 0.0, "model_hiddens": 200, "recorded": "results", "termination_fn": 0.2}),
 ]
 """Arguments of which each alone is out of range."""
 REJECTED = [
