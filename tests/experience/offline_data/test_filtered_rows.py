@@ -282,9 +282,7 @@ def test_the_digest_of_a_function_is_the_same_in_every_process(tmp_path):
         "def reward(obs, action, next_obs, **columns):\n"
         "    return [len(row) if 'x' in {'a', 'b', 'c'} else 0.0 for row in obs], (lambda: 1, ('d', 'e'))\n"
     )
-    program = (
-        "import rewards; from interreplay.environments import relabeled as r; print(r.Relabel(rewards.reward).digest)"
-    )
+    program = "import rewards; from interreplay.environments.relabeled import *; print(Relabel(rewards.reward).digest)"
     digests = set()
     for seed in "12":
         own = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}

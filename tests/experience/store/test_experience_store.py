@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections import defaultdict
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from builders import make
 from kept_rows import SPACES, episodes_of, equal, everything, fill, intact, save_buffer, writer_of
 
-from interreplay import Offline, Transitions
+from interreplay import Offline
 from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.store import ExperienceStore
@@ -54,9 +56,9 @@ def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
     order = order.sort().values[torch.argsort(rows.rewards)]  # episodes interleave
     rows = rows[order]
     found = ExperienceStore(fill(tmp_path / "s", rows)).episodes()
-    expected: dict[int, list[float]] = {}
+    expected = defaultdict(list)
     for episode, reward in zip(rows.episode.tolist(), rows.rewards.tolist(), strict=True):
-        expected.setdefault(episode, []).append(reward)
+        expected[episode].append(reward)
     assert found.ids.tolist() == list(expected)
     assert found.lengths.tolist() == [len(rewards) for rewards in expected.values()]
     assert found.returns.tolist() == pytest.approx([sum(rewards) for rewards in expected.values()], abs=1e-6)
@@ -140,7 +142,7 @@ def test_rows_of_a_running_episode_are_written_after_some_time(tmp_path):
 
 def test_a_second_writer_does_not_record_into_the_same_store(tmp_path):
     first = writer_of(tmp_path / "s")
-    lines: list[str] = []
+    lines = []
     second = writer_of(tmp_path / "s", notify=lines.append)
     second.add(episodes_of([3]), 1, 0)
     assert not second.recording and len(lines) == 1 and "another process records into it" in lines[0]
@@ -255,18 +257,13 @@ def changed(folder, **values):
     (folder / HEADER).write_text(json.dumps(header | values))
 
 
-def cut(path, size):
-    with path.open("rb+") as file:
-        file.truncate(size)
-
-
 def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
     whole = fill(tmp_path / "whole", episodes_of([10, 10]))
     segment = "rows_000000000000"
     columns = json.loads((whole / HEADER).read_text())["columns"]
 
     cases = [
-        (lambda f: cut(column_file(f / segment, "obs"), 100), "is truncated: .*obs.bin has 100 bytes of 240"),
+        (lambda f: os.truncate(column_file(f / segment, "obs"), 100), "is truncated: .*obs.bin has 100 bytes of 240"),
         (lambda f: column_file(f / segment, "rewards").unlink(), "is truncated: .*rewards.bin has 0 bytes of 80"),
         (lambda f: column_file(f / segment, "obs").write_bytes(b"\x01" * 240), "is damaged at row 0 of 20"),
         (lambda f: (f / HEADER).write_text("{"), "damaged store.json"),
@@ -275,7 +272,6 @@ def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
         (lambda f: changed(f, columns=columns | {"../../x": [[], "F32"]}), "unknown column '../../x'"),
         (lambda f: changed(f, columns=columns | {"obs": [[10**12], "F32"]}), "the column obs has the shape"),
         (lambda f: changed(f, columns=columns | {"obs": [[2**29, 2], "F32"]}), "rows of"),
-        (lambda f: changed(f, columns=columns | {"obs": [[-3], "F32"]}), "the column obs has the shape"),
         (lambda f: changed(f, columns=columns | {"obs": [[3], "object"]}), "the column obs has the type 'object'"),
         (lambda f: changed(f, columns={"obs": [[3], "F32"]}), "lacks the column actions"),
         (lambda f: changed(f, observation_space={"kind": "__import__"}), "is not a valid space"),
@@ -291,9 +287,7 @@ def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
 
 
 def linked(segment, elsewhere):
-    if not elsewhere.exists():
-        shutil.copytree(segment, elsewhere)
-    shutil.rmtree(segment)
+    segment.rename(elsewhere)
     segment.symlink_to(elsewhere)
 
 
@@ -301,7 +295,7 @@ def test_a_torn_record_of_the_journal_is_dropped(tmp_path):
     folder = fill(tmp_path / "s", episodes_of([10, 10]))
     journal = folder / "rows_000000000000" / JOURNAL
     assert journal.stat().st_size == 2 * RECORD_BYTES
-    cut(journal, 2 * RECORD_BYTES - 5)
+    os.truncate(journal, 2 * RECORD_BYTES - 5)
     assert equal(everything(ExperienceStore(folder)), episodes_of([10, 10])[:10])
     journal.write_bytes(journal.read_bytes()[:RECORD_BYTES] + b"\x07" * RECORD_BYTES)
     assert ExperienceStore(folder).rows == 10
@@ -310,8 +304,8 @@ def test_a_torn_record_of_the_journal_is_dropped(tmp_path):
 def test_rows_that_a_power_failure_left_incomplete_are_left_out(tmp_path):
     rows = episodes_of([10] * 5)
     folder = fill(tmp_path / "s", rows[:30], most_rows=160)  # segments of 20 rows
-    cut(column_file(folder / segment_name(20), "obs"), 100)
-    cut(column_file(folder / segment_name(0), "rewards"), 70)
+    os.truncate(column_file(folder / segment_name(20), "obs"), 100)
+    os.truncate(column_file(folder / segment_name(0), "rewards"), 70)
     for read in (ExperienceStore, writer_of):
         with (
             pytest.warns(InterreplayWarning, match="rewards.bin has 70 bytes of 80"),
@@ -370,28 +364,17 @@ def test_the_list_and_the_plot_leave_out_unfinished_episodes(tmp_path, monkeypat
 
 
 def test_observations_with_parts_come_back_and_serve_hindsight(tmp_path):
-    rng = np.random.default_rng(0)
-    names = {"observation": 4, "achieved_goal": 2, "desired_goal": 2}
-    parts = {name: rng.normal(size=(21, width)).astype(np.float32) for name, width in names.items()}
-    over = np.arange(20) % 10 == 9
-    rows = Transitions(
-        obs={name: part[:-1] for name, part in parts.items()},
-        actions=rng.uniform(-1, 1, (20, 1)).astype(np.float32),
-        rewards=np.zeros(20, np.float32),
-        next_obs={name: part[1:] for name, part in parts.items()},
-        terminated=np.zeros(20, bool),
-        truncated=over,
-        episode=np.arange(20) // 10,
-    )
-    boxes = {name: gym.spaces.Box(-np.inf, np.inf, (width,), np.float32) for name, width in names.items()}
+    shapes = {"observation": (4,), "achieved_goal": (2,), "desired_goal": (2,)}
+    rows = make(20, obs_shape=shapes, action_shape=(1,), ends=0.1)
+    rows = rows.replace(actions=rows.actions.clamp(-1, 1))
+    boxes = {name: gym.spaces.Box(-np.inf, np.inf, shape, np.float32) for name, shape in shapes.items()}
     spaces = (gym.spaces.Dict(boxes), SPACES[1])
     store = ExperienceStore(fill(tmp_path / "s", rows, env="Goals-v0", spaces=spaces))
     assert equal(everything(store).replace(extras={}), rows) and store.header.observation_space == spaces[0]
     source = Offline(str(tmp_path / "s"), "HER", {"k": 4, "compute_reward": distance}, spaces=spaces, seed=0)
     drawn = source.sample(500).transitions
     goals = drawn.obs["desired_goal"]
-    achieved = torch.from_numpy(parts["achieved_goal"][1:])
-    relabeled = (goals[:, None] == achieved[None]).all(2).any(1)
+    relabeled = (goals[:, None] == rows.next_obs["achieved_goal"][None]).all(2).any(1)
     assert 0.7 < relabeled.float().mean() < 0.9  # four of five
     expected = distance(drawn.next_obs["achieved_goal"].numpy(), goals.numpy(), {})
     assert drawn.rewards[relabeled].numpy() == pytest.approx(expected[relabeled.numpy()])
