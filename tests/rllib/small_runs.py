@@ -48,6 +48,22 @@ def run(made, iterations=2):
     return algorithm, results
 
 
+def trained(made, iterations=1):
+    return run(made, iterations)[0]
+
+
+def restored(made, folder):
+    algorithm = made.build_algo()
+    algorithm.restore_from_path(folder)
+    return algorithm
+
+
+def rows_of(algorithm):
+    """Return the rows in the replay buffer."""
+    storage = algorithm.replay_buffer.storage
+    return storage[torch.arange(len(storage))]
+
+
 def continued(made, folder, before=1, after=1):
     """Return a run that trains on after a checkpoint, and a new algorithm that resumes from the checkpoint."""
     algorithm = made()

@@ -11,7 +11,7 @@ from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck, Random
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.rllib import DDPG
-from tests.rllib.small_runs import CONFIGS, config, continued, of_preset, run, same, weights
+from tests.rllib.small_runs import CONFIGS, config, continued, of_preset, rows_of, run, same, trained, weights
 
 OPTIONS = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "actor_target": "mean"}
 OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
@@ -39,8 +39,8 @@ def test_algorithms_train_and_return_td_errors(trainer, options, reported):
 
 def test_actions_are_random_during_warm_up_and_noisy_afterwards():
     made = config(trainer="TD3").training(exploration=Gaussian(0.05), updates_per_step=0, steps_per_iteration=150)
-    algorithm, _ = run(made.training(num_steps_sampled_before_learning_starts=100))
-    rows = algorithm.replay_buffer.storage[torch.arange(300)]
+    algorithm = trained(made.training(num_steps_sampled_before_learning_starts=100), 2)
+    rows = rows_of(algorithm)
     warm_up = rows.actions[:100].numpy().ravel()
     # Uniform: the largest distance of 100 to its distribution function is below .2 in all but .06 % of cases.
     assert np.abs(np.sort(warm_up) - (2 * np.arange(1, 101) / 101 - 1)).max() / 2 < 0.2
@@ -61,14 +61,9 @@ def test_settings_of_noise_apply_to_explorations_with_arguments():
 
 @pytest.mark.slow
 def test_noise_persists_within_episodes():
-    made = config(trainer="DDPG").training(
-        exploration=OrnsteinUhlenbeck(sigma=0.02, theta=0.02),
-        updates_per_step=0,
-        num_steps_sampled_before_learning_starts=0,
-        steps_per_iteration=600,
-    )
-    algorithm, _ = run(made, 1)
-    rows = algorithm.replay_buffer.storage[torch.arange(600)]
+    made = config(trainer="DDPG").training(exploration=OrnsteinUhlenbeck(sigma=0.02, theta=0.02), updates_per_step=0)
+    algorithm = trained(made.training(num_steps_sampled_before_learning_starts=0, steps_per_iteration=600))
+    rows = rows_of(algorithm)
     noise = (rows.actions - algorithm.learner.single_module.policy.act(rows.obs).detach())[:, 0].numpy()
     for start in (0, 200, 400):
         assert abs(noise[start]) < 0.1  # 5 σ, where it has spread to .1 = one standard deviation before
@@ -97,8 +92,7 @@ def test_flags_reach_the_configuration_and_the_update():
 def test_rllibs_own_forward_methods():
     module = config(trainer="TD3").build_algo().learner.single_module
     obs = {"obs": torch.randn(2_000, 3)}
-    with torch.no_grad():
-        best, tried = (f(obs)["actions"] for f in (module.forward_inference, module.forward_exploration))
+    best, tried = (f(obs)["actions"] for f in (module.forward_inference, module.forward_exploration))
     assert torch.equal(best, module.policy.act(obs["obs"]))
     assert (tried - best).std().item() == pytest.approx(0.1, rel=0.1)
 
@@ -127,7 +121,6 @@ def test_command_line_defaults_equal_the_configurations(trainer):
 @pytest.mark.parametrize(
     ("trainer", "settings", "message"),
     [
-        ("TD3", {"exploration_theta": 0.3}, "exploration_theta is 0.3 and exploration is Gaussian, which has no theta"),
         ("TD3", {"exploration": {"type": "Gaussian"}, "exploration_theta": 0.3}, "is Gaussian, which has no theta"),
         ("TD3", {"exploration": "Greedy", "exploration_sigma": 0.3}, "exploration is Greedy, which has no sigma"),
         ("TD3", {"exploration": Random(), "exploration_sigma": 0.3}, "exploration is Random, which has no sigma"),
@@ -194,29 +187,23 @@ def test_discrete_actions_support_the_options(options):
     assert isinstance(algorithm.learner.single_module.nets.critics, ResidualMLP) == ("critic_blocks" in options)
 
 
-LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
-"""Scores that a method requires and an algorithm lacks, because it has no target networks or a quantile loss."""
-
-
-@pytest.mark.parametrize(("buffer", "trainer"), LACKING)
-def test_unsupported_methods_are_rejected(buffer, trainer):
-    with pytest.raises(
-        ValueError, match=f"{LACKING[buffer, trainer]}.*{trainer}|{trainer}.*{LACKING[buffer, trainer]}"
-    ):
-        config(buffer=buffer, trainer=trainer).build_algo()
+def test_scores_that_an_algorithm_lacks_are_rejected():
+    """It has no target networks, or a quantile loss."""
+    for buffer, trainer, score in (("ReLo", "CrossQ", "reducible_loss"), ("LA3P", "TQC", "critic_loss")):
+        with pytest.raises(ValueError, match=f"{buffer} requires {score}, which {trainer} does not provide"):
+            config(buffer=buffer, trainer=trainer).build_algo()
 
 
 def test_settings_reach_networks_and_updates_of_tqc_and_crossq():
     made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, kappa=0.5)
-    algorithm = made.build_algo()
-    update = algorithm.learner.update_rule
-    nets = algorithm.learner.single_module.nets
-    assert (update.settings.drop_per_critic, update.settings.kappa) == (1, 0.5)
+    learner = made.build_algo().learner
+    nets = learner.single_module.nets
+    assert (learner.update_rule.settings.drop_per_critic, learner.update_rule.settings.kappa) == (1, 0.5)
     assert tuple(nets.critics.weights[-1].shape) == (3, 32, 7) == tuple(nets.targets.weights[-1].shape)
     made = config(trainer="CrossQ").training(policy_delay=2, renorm_warm_up=7, activation="tanh")
-    algorithm = made.build_algo()
-    update = algorithm.learner.update_rule
-    nets = algorithm.learner.single_module.nets
+    learner = made.build_algo().learner
+    update = learner.update_rule
+    nets = learner.single_module.nets
     assert (update.settings.policy_delay, nets.critics.warm_up, nets.actor.body.warm_up) == (2, 7, 7)
     assert tuple(nets.critics.weights[1].shape) == (2, 256, 256) and nets.critics.activation == "tanh"
     assert update.optimizers["critic"].param_groups[0]["betas"] == (0.5, 0.999)

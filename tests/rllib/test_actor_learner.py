@@ -9,13 +9,13 @@ import torch
 import interreplay
 import interreplay.rllib as ours
 from interreplay.acting.export import export
-from interreplay.errors import NonFiniteError, UsageError
+from interreplay.errors import CheckpointError, NonFiniteError, UsageError
 from interreplay.experiments.evaluation import play
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.learning.networks.memory import Memory
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from tests.rllib import spaces_envs  # noqa: F401 - registers StackedLine-v0
-from tests.rllib.small_runs import continued, same, weights
+from tests.rllib.small_runs import continued, restored, run, same, trained, weights
 
 ELITE = [
     {"type": "queue", "share": 0.5},
@@ -84,23 +84,18 @@ def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
     found = {}
     for env in (Truncates, Ends):
         made = config(env, trainer, optimizer="Adam", optimizer_eps=1e-8, lr=0.03, lr_end=None, gamma=0.8)
-        algorithm = made.training(steps_per_iteration=4_000).build_algo()
-        algorithm.train()
-        module = algorithm.learner.single_module
-        with torch.no_grad():
-            found[env] = float(module.policy.output(torch.ones(1, 1))[0, -1])
+        algorithm = trained(made.training(steps_per_iteration=4_000))
+        found[env] = float(algorithm.learner.single_module.policy.output(torch.ones(1, 1))[0, -1].detach())
     assert found[Truncates] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
     # In episodes that end, the value k steps before the end is 5·(1 − .8^k), 2.3 on average.
     assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 6)]), abs=0.5)
 
 
 def test_a_mix_is_half_replayed_and_is_reported():
-    algorithm = config(replay=ELITE).build_algo()
-    for _ in range(3):
-        result = algorithm.train()
+    _, (*_, result) = run(config(replay=ELITE), 3)
     assert result["learners"]["default_policy"]["replayed_share"] == pytest.approx(0.5, abs=0.1)
-    assert result["replay_buffer"]["elite/stored"] == 12 and result["replay_buffer"]["prioritized/stored"] == 9
     found = result["replay_buffer"]
+    assert found["elite/stored"] == 12 and found["prioritized/stored"] == 9
     assert found["elite/stored_distance"] >= 0 and found["fresh_share"] < 1
     assert found["lag_fresh_max"] <= 2 and found["lag_replayed_mean"] > found["lag_fresh_mean"]
 
@@ -152,28 +147,22 @@ def test_resuming_equals_not_stopping(env, trainer, replay, settings, tmp_path):
 
 
 def test_a_checkpoint_of_another_mix_is_rejected(tmp_path):
-    from interreplay.errors import CheckpointError
-
-    config(replay=ELITE).build_algo().save_to_path(tmp_path / "c")
+    folder = config(replay=ELITE).build_algo().save_to_path(tmp_path / "c")
     with pytest.raises(CheckpointError, match="UnrollMix.*this run has 'Fresh'"):
-        config().build_algo().restore_from_path(tmp_path / "c")
+        restored(config(), folder)
     other = [ELITE[0], ELITE[1] | {"capacity": 13}, ELITE[2]]
     with pytest.raises(CheckpointError, match="has the capacity"):
-        config(replay=other).build_algo().restore_from_path(tmp_path / "c")
+        restored(config(replay=other), folder)
 
 
 def test_evaluation_uses_the_most_likely_action(tmp_path):
-    algorithm = config().build_algo()
-    algorithm.train()
+    algorithm = trained(config())
     algorithm.save_to_path(tmp_path / "c")
     acting = play.build_algorithm(play.read_config(tmp_path / "c"))
     play.restore(acting, tmp_path / "c")
-    module = acting.get_module()
     obs = torch.randn(5, 4)
-    with torch.no_grad():
-        chosen = module.forward_inference({"obs": obs})["actions"]
-        expected = algorithm.learner.single_module.policy.output(obs)[:, :-1].argmax(dim=-1)
-    assert torch.equal(chosen, expected)
+    chosen = acting.get_module().forward_inference({"obs": obs})["actions"]
+    assert torch.equal(chosen, algorithm.learner.single_module.policy.output(obs)[:, :-1].argmax(dim=-1))
     assert np.isfinite(algorithm.evaluate()["env_runners"]["episode_return_mean"])
 
 
@@ -191,11 +180,7 @@ def test_the_learning_rate_decreases_to_lr_end():
     ("trainer", "change", "message"),
     [
         ("IMPALA", lambda c: c.env_runners(explore=False), "explore is False; expected True"),
-        (
-            "IMPALA",
-            lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9),
-            "EpsilonGreedy; expected Sampled",
-        ),
+        ("IMPALA", lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9), "expected Sampled"),
         ("IMPALA", lambda c: c.training(train_batch_size=1).replay(ELITE), "a share of 0.5 for queue is 0.5 of 1 unr"),
         ("IMPALA", lambda c: c.env_runners(rollout_fragment_length="auto"), "rollout_fragment_length is 'auto'"),
         ("IMPALA", lambda c: c.env_runners(max_requests_in_flight_per_env_runner=0), "per_env_runner is 0"),
@@ -232,29 +217,24 @@ def test_a_local_runner_does_not_repeat_the_episodes_of_remote_ones_before_a_res
     assert algorithm.env_runner._state.env_seed != used
 
 
-class Recall(gym.Env):
+class Recall(failing_envs.Counting):
     """Environment that shows −1 or 1 first and 0 afterwards; the fourth action has to equal the first observation."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
-    def __init__(self, config=None):
-        self.steps = 0
-        self.shown = 0
-
     def observation(self):
         return np.array([self.shown if self.steps == 0 else 0, self.steps == 3], np.float32)
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
+        gym.Env.reset(self, seed=seed)
         self.shown = int(self.np_random.integers(2)) * 2 - 1
-        return self.observation(), {}
+        return super().reset()
 
     def step(self, action):
-        self.steps += 1
+        obs, *_ = super().step(action)
         over = self.steps == 4
-        return self.observation(), float(over and (action == 1) == (self.shown == 1)), over, False, {}
+        return obs, float(over and (action == 1) == (self.shown == 1)), over, False, {}
 
 
 def test_an_unroll_in_one_pass_equals_single_steps():
@@ -276,7 +256,7 @@ def test_learning_uses_the_outputs_of_acting_over_episode_ends(env, trainer):
     rule = algorithm.learner.update_rule
     parts = [runner.unroll(30) for _ in range(3)]
     assert not parts[0].live.all() or env == "Pendulum-v1"
-    assert all((part.state["h"] == 0).all() for part in parts[:1]) and (parts[1].state["h"] != 0).any()
+    assert (parts[0].state["h"] == 0).all() and (parts[1].state["h"] != 0).any()
     for part in parts:
         torch.testing.assert_close(rule.policy(part), part.policy, rtol=0, atol=1e-5)
         assert {name: tuple(x.shape) for name, x in part.state.items()} == {"h": (4, 12), "c": (4, 12)}
@@ -297,8 +277,7 @@ def test_a_task_that_requires_memory_is_solved(settings, low, high):
 
 
 def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):
-    algorithm = config(Recall, **CELLS).build_algo()
-    algorithm.train()
+    algorithm = trained(config(Recall, **CELLS))
     algorithm.save_to_path(tmp_path / "c")
     module = algorithm.learner.single_module
     obs = torch.randn(6, 3, 2)

@@ -3,6 +3,7 @@
 import copy
 import math
 import shutil
+from pathlib import Path
 
 import failing_envs
 import numpy as np
@@ -14,7 +15,7 @@ from interreplay.errors import CheckpointError
 from interreplay.rllib import SAC, IMPALAConfig
 from interreplay.rllib import checkpoints as rllib_checkpoints
 from interreplay.rllib.algorithms.learner import UPDATE_STATE
-from tests.rllib.small_runs import CONFIGS, config, continued, of_preset, same, weights
+from tests.rllib.small_runs import CONFIGS, config, continued, of_preset, restored, rows_of, same, trained, weights
 
 
 def assert_same_run(a, b):
@@ -23,8 +24,7 @@ def assert_same_run(a, b):
     for one, other in zip(a.learner._named_optimizers.values(), b.learner._named_optimizers.values(), strict=True):
         for p, q in zip(one.state.values(), other.state.values(), strict=True):
             assert all(torch.equal(p[k], q[k]) for k in p)
-    index = torch.arange(len(a.replay_buffer))
-    mine, theirs = a.replay_buffer.storage[index].columns(), b.replay_buffer.storage[index].columns()
+    mine, theirs = rows_of(a).columns(), rows_of(b).columns()
     assert all(torch.equal(mine[k], theirs[k]) for k in mine)
     one, other = a.replay_buffer.sample(64), b.replay_buffer.sample(64)
     assert torch.equal(one.slots, other.slots) and torch.equal(one.neighbor_slots, other.neighbor_slots)
@@ -63,11 +63,9 @@ def test_resuming_compiled_updates_equals_not_stopping(tmp_path):
 
 @pytest.mark.slow
 def test_resuming_within_an_iteration_with_updates_due(tmp_path):
-    made = lambda: config(buffer="NMER").training(updates_per_step=3.0, batches_per_draw=2).build_algo()
-    straight = made()
-    for _ in range(2):
-        straight.train()
-    stopped = made()
+    made = lambda: config(buffer="NMER").training(updates_per_step=3.0, batches_per_draw=2)
+    straight = trained(made(), 2)
+    stopped = made().build_algo()
     learn = stopped.learner.learn_from
 
     def stop_after(sample):
@@ -78,20 +76,15 @@ def test_resuming_within_an_iteration_with_updates_due(tmp_path):
     stopped.learner.learn_from = stop_after
     stopped.train()
     assert stopped.experience.due > 0
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made()
-    resumed.restore_from_path(tmp_path / "c")
+    resumed = restored(made(), stopped.save_to_path(tmp_path / "c"))
     while resumed.env_steps < 150:
         resumed.train()
     assert_same_run(straight, resumed)
 
 
 def test_from_checkpoint_restores_the_whole_algorithm(tmp_path):
-    algorithm = config(buffer="NMER", k=3).build_algo()
-    algorithm.train()
-    algorithm.save_to_path(tmp_path / "c")
-    again = SAC.from_checkpoint(tmp_path / "c")
-    assert_same_run(algorithm, again)
+    algorithm = trained(config(buffer="NMER", k=3))
+    assert_same_run(algorithm, SAC.from_checkpoint(algorithm.save_to_path(tmp_path / "c")))
 
 
 def test_settings_of_networks_may_be_numbers_of_numpy(tmp_path):
@@ -102,8 +95,7 @@ def test_settings_of_networks_may_be_numbers_of_numpy(tmp_path):
 
 
 def test_a_state_is_not_changed_by_further_training():
-    algorithm = config().training(updates_per_step=0.1).build_algo()
-    algorithm.train()
+    algorithm = trained(config().training(updates_per_step=0.1))
     state = algorithm.learner.get_state()
     before = copy.deepcopy(state)
     algorithm.train()
@@ -116,33 +108,22 @@ def test_a_state_is_not_changed_by_further_training():
 @pytest.mark.slow
 def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
     made = config(failing_envs.Draws).environment(env_config={"length": 70, "step": -1})
-    algorithm = made.build_algo()
-    algorithm.train()
-    storage = algorithm.replay_buffer.storage
-    last = torch.tensor([74])
-    assert not storage[last].truncated
-    algorithm.save_to_path(tmp_path / "c")
-    resumed = made.copy(copy_frozen=False).build_algo()
-    resumed.restore_from_path(tmp_path / "c")
+    algorithm = trained(made)
+    assert not rows_of(algorithm).truncated[74]
+    resumed = restored(made.copy(copy_frozen=False), algorithm.save_to_path(tmp_path / "c"))
     resumed.train()
-    storage = resumed.replay_buffer.storage
-    assert storage[last].truncated and storage.successor(last) == -1
-    rows = storage[torch.arange(150)]
+    rows = rows_of(resumed)
+    assert rows.truncated[74] and resumed.replay_buffer.storage.successor(torch.tensor([74])) == -1
     assert rows.episode[74] != rows.episode[75]
-    first = rows.obs[0]
-    assert not torch.equal(first, rows.obs[75]), "a resumed run must not replay its first episode"
+    assert not torch.equal(rows.obs[0], rows.obs[75]), "a resumed run must not replay its first episode"
 
 
-def test_other_arguments_of_the_environment_apply_to_a_new_episode(tmp_path):
-    stopped = config().build_algo()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    other = config().environment("Pendulum-v1", env_config={"g": 5.0, "max_episode_steps": 40}).build_algo()
-    other.restore_from_path(tmp_path / "c")
+def test_other_arguments_of_the_environment_apply_to_a_new_episode(saved):
+    made = config().environment("Pendulum-v1", env_config={"g": 5.0, "max_episode_steps": 40})
+    other = restored(made, saved)
     assert other.env_runner.env.unwrapped.envs[0].unwrapped.g == 5.0
     other.train()
-    rows = other.replay_buffer.storage[torch.arange(150)]
-    assert rows.truncated.nonzero().flatten().tolist() == [74, 114]
+    assert rows_of(other).truncated.nonzero().flatten().tolist() == [74, 114]
 
 
 def test_env_config_is_compared_by_its_values(monkeypatch):
@@ -156,11 +137,7 @@ def test_env_config_is_compared_by_its_values(monkeypatch):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved") / "c"
-    algorithm = config().build_algo()
-    algorithm.train()
-    algorithm.save_to_path(folder)
-    return folder
+    return Path(trained(config()).save_to_path(tmp_path_factory.mktemp("saved") / "c"))
 
 
 @pytest.mark.parametrize(
@@ -174,25 +151,22 @@ def saved(tmp_path_factory):
 )
 def test_a_checkpoint_that_does_not_fit_is_rejected(saved, other, what):
     with pytest.raises(CheckpointError, match=what):
-        other().build_algo().restore_from_path(saved)
+        restored(other(), saved)
 
 
 def test_networks_of_equal_settings_and_other_shapes_are_rejected(saved, monkeypatch):
     """The code of a user's networks may have changed since the checkpoint."""
     monkeypatch.setattr(rllib_checkpoints, "CHANGEABLE", rllib_checkpoints.CHANGEABLE | {"n_critics"})
     with pytest.raises(CheckpointError, match="the networks of .* differ from this run's: .* size mismatch"):
-        config().training(n_critics=3).build_algo().restore_from_path(saved)
+        restored(config().training(n_critics=3), saved)
 
 
 @pytest.mark.slow
 def test_a_buffer_with_another_part_is_rejected(tmp_path):
     fixed = config(buffer="ContinuousTransition", alpha=0.5).build_algo()
     folder = fixed.save_to_path(tmp_path / "fixed")
-    adaptive = config(buffer="ContinuousTransition").build_algo()
-    with pytest.raises(
-        CheckpointError, match="the replay buffer in .* the synthesizer of the state is Mixup; expected"
-    ):
-        adaptive.restore_from_path(folder)
+    with pytest.raises(CheckpointError, match="in .* the synthesizer of the state is Mixup; expected"):
+        restored(config(buffer="ContinuousTransition"), folder)
 
 
 def test_damaged_checkpoints_are_rejected(saved, tmp_path):
@@ -226,13 +200,9 @@ def test_memory_begins_again_with_another_number_of_environments(count, tmp_path
     def made(envs):
         small = {"hiddens": (8,), "lstm_cells": 4, "train_batch_size": 4, "steps_per_iteration": 20}
         unrolling = IMPALAConfig().environment("CartPole-v1").training(**small)
-        return unrolling.env_runners(num_envs_per_env_runner=envs, rollout_fragment_length=1).build_algo()
+        return unrolling.env_runners(num_envs_per_env_runner=envs, rollout_fragment_length=1)
 
-    stopped = made(2)
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made(count)
-    resumed.restore_from_path(tmp_path / "c")
+    resumed = restored(made(count), trained(made(2)).save_to_path(tmp_path / "c"))
     resumed.train()
     assert {len(part) for part in resumed.env_runner.memory_state().values()} == {count}
 
@@ -240,15 +210,13 @@ def test_memory_begins_again_with_another_number_of_environments(count, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_another_number_of_environments_starts_new_episodes_and_noise(count, tmp_path):
-    stopped = config(trainer="DDPG").env_runners(num_envs_per_env_runner=2).build_algo()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    seen = set(stopped.replay_buffer.storage[torch.arange(len(stopped.replay_buffer))].episode.tolist())
+    stopped = trained(config(trainer="DDPG").env_runners(num_envs_per_env_runner=2))
+    seen = set(rows_of(stopped).episode.tolist())
     rows = len(stopped.replay_buffer)
-    resumed = config(trainer="DDPG").env_runners(num_envs_per_env_runner=count).build_algo()
-    resumed.restore_from_path(tmp_path / "c")
+    made = config(trainer="DDPG").env_runners(num_envs_per_env_runner=count)
+    resumed = restored(made, stopped.save_to_path(tmp_path / "c"))
     resumed.train()
-    found = resumed.replay_buffer.storage[torch.arange(len(resumed.replay_buffer))]
+    found = rows_of(resumed)
     assert len(found) > rows and not seen & set(found.episode[rows:].tolist())
     last = {episode: max(i for i in range(rows) if found.episode[i] == episode) for episode in seen}
     assert all(found.truncated[i] or found.terminated[i] for i in last.values())

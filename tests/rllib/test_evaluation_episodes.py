@@ -13,33 +13,25 @@ from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.learning.setting_fields import SEED
 from interreplay.rllib import DQNConfig, IMPALAConfig, SACConfig
 from interreplay.rllib.env_runner import runner as runner_module
-from tests.rllib.small_runs import config, same, weights
+from tests.rllib.small_runs import config, run, same, weights
 
 ID = "interreplay_tests/LongAndShort-v0"
 
 
-class LongAndShort(gym.Env):
+def length_of(number):
+    return 30 if number % 3 == 0 else 2
+
+
+class LongAndShort(failing_envs.Counting):
     """Environment that numbers episodes from 1 over all copies; every third has 30 steps, others 2."""
 
-    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
-    observation_space = gym.spaces.Box(0.0, np.inf, (2,))
     numbers = count(1)
-
-    def _seen(self):
-        return np.array([self.number, self.steps], dtype=np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.number, self.steps = next(self.numbers), 0
-        return self._seen(), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self._seen(), 1.0, self.steps == self.length(self.number), False, {}
-
-    @staticmethod
-    def length(number):
-        return 30 if number % 3 == 0 else 2
+        self.episodes = next(self.numbers)
+        self.length = length_of(self.episodes)
+        return self.observation(), {}
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +65,7 @@ def test_evaluations_explore_only_if_they_are_configured_to(interval, explores):
     LongAndShort.numbers = count(1)
     found = algorithm.evaluate()["env_runners"]
     assert set(seen) == {explores} and found["num_episodes"] == 12
-    assert found["episode_return_mean"] == pytest.approx(np.mean([LongAndShort.length(i) for i in range(1, 13)]))
+    assert found["episode_return_mean"] == pytest.approx(np.mean([length_of(i) for i in range(1, 13)]))
     seen.clear()
     algorithm.train()
     assert interval or set(seen) == {True}
@@ -100,7 +92,7 @@ class Successful(LongAndShort):
 
     def step(self, action):
         *outcome, _ = super().step(action)
-        return *outcome, {"is_success": self.number % 3 == 0}
+        return *outcome, {"is_success": self.length == 30}
 
 
 def test_success_rate_and_returns_are_of_the_same_episodes():
@@ -115,7 +107,7 @@ def test_success_rate_and_returns_are_of_the_same_episodes():
         runner.collect(2 + 2 + 30 + 2 + 2 + 30 + 2)
         reported = runner.get_metrics()
         assert len(reported["success_rate"].values) == len(reported["episode_return_mean"].values) == episodes
-        lengths = [LongAndShort.length(number) for number in range(8 - episodes, 8)]
+        lengths = [length_of(number) for number in range(8 - episodes, 8)]
         assert reported["episode_return_mean"].peek() == pytest.approx(np.mean(lengths))
         assert reported["success_rate"].peek() == pytest.approx(np.mean(np.equal(lengths, 30)))
 
@@ -165,7 +157,7 @@ def test_an_evaluation_uses_the_first_episodes_that_begin(kind, envs, episode_co
         LongAndShort.numbers = count(1)
         episodes = algorithm.env_runner.sample(num_episodes=episode_count, explore=False)
         returns = {int(episode.get_observations(0)[0]): episode.get_return() for episode in episodes}
-        assert returns == {number: LongAndShort.length(number) for number in range(1, episode_count + 1)}
+        assert returns == {number: length_of(number) for number in range(1, episode_count + 1)}
         metrics = algorithm.env_runner.get_metrics()
         assert metrics["num_episodes"].peek() == episode_count
         assert metrics["num_env_steps_sampled"].peek() == sum(returns.values())
@@ -185,18 +177,13 @@ def evaluated(envs, video=False):
     """Return the returns of two evaluations of five short episodes, and the weights before each."""
     made = config("Pendulum-v1").environment(env_config={"max_episode_steps": 30})
     made.training(steps_per_iteration=20, num_steps_sampled_before_learning_starts=10)
-    made.evaluation(
-        evaluation_interval=1,
-        evaluation_duration=5,
-        evaluation_config={"explore": False, "num_envs_per_env_runner": envs},
-    )
+    made.evaluation(evaluation_interval=1, evaluation_duration=5)
+    made.evaluation(evaluation_config={"explore": False, "num_envs_per_env_runner": envs})
     if video:
         EvaluationVideo(made)
-    algorithm = made.build_algo()
-    returns = []
-    for _ in range(2):
-        found = algorithm.train()["evaluation"]["env_runners"]
-        returns.append([found[f"episode_return_{what}"] for what in ("mean", "min", "max")])
+    algorithm, results = run(made)
+    found = [result["evaluation"]["env_runners"] for result in results]
+    returns = [[each[f"episode_return_{what}"] for what in ("mean", "min", "max")] for each in found]
     return returns, weights(algorithm)
 
 
@@ -275,8 +262,8 @@ def endless(env=Endless, **evaluation):
 def test_endless_episodes_are_cut_with_a_warning(envs, monkeypatch, caplog):
     monkeypatch.setattr(runner_module, "STEPS_OF_ENDLESS_EPISODES", 60)
     with caplog.at_level(logging.WARNING):
-        algorithm = endless(evaluation_config={"num_envs_per_env_runner": envs, "explore": False}).build_algo()
-        result = algorithm.train()
+        made = endless(evaluation_config={"num_envs_per_env_runner": envs, "explore": False})
+        algorithm, (result,) = run(made, 1)
     evaluated = result["evaluation"]["env_runners"]
     assert evaluated["episode_len_mean"] == 60 == evaluated["episode_return_mean"]
     assert evaluated["num_episodes"] >= 2

@@ -11,6 +11,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from interreplay.errors import EnvironmentFailure, InterreplayError, NonFiniteError
 from tests.rllib import small_runs
+from tests.rllib.small_runs import restored, rows_of
 
 
 def config(env, **env_config):
@@ -93,7 +94,7 @@ def test_ctrl_c_in_a_step_is_raised_and_training_continues_with_a_new_episode():
     with pytest.raises(KeyboardInterrupt):
         algorithm.train()
     algorithm.train()
-    rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
+    rows = rows_of(algorithm)
     assert torch.equal(rows.next_obs, rows.obs + torch.tensor([0.0, 1.0]))
 
 
@@ -113,24 +114,25 @@ def test_rows_before_a_failure_are_stored_and_saved(tmp_path):
     with pytest.raises(EnvironmentFailure, match="at env step 27$") as caught:
         algorithm.train()
     assert isinstance(caught.value.__cause__, RuntimeError) and algorithm.env_steps == 26
-    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    again = config(failing_envs.Raises, step=-1).env_runners(rollout_fragment_length=20).build_algo()
-    again.restore_from_path(path)
+    made = config(failing_envs.Raises, step=-1).env_runners(rollout_fragment_length=20)
+    again = restored(made, algorithm.save_to_path(str(tmp_path / "checkpoint")))
     again.train()
-    rows = again.replay_buffer.storage[torch.arange(again.env_steps)]
+    rows = rows_of(again)
     last = rows[rows.episode == rows.episode[25]]
     assert len(last) == 1 and bool(last.truncated[-1]), "nothing continues the episode that was broken off"
+
+
+def evaluating(env, **settings):
+    """Return a configuration of runs that train in an environment without failures and are evaluated in another."""
+    own = {"env": env, "num_envs_per_env_runner": 1}
+    return config(failing_envs.Counting).evaluation(evaluation_interval=1, evaluation_config=own, **settings)
 
 
 @pytest.mark.parametrize(
     "setting", [{}, pytest.param({"evaluation_num_env_runners": 1}, marks=pytest.mark.slow)], ids=["local", "remote"]
 )
 def test_a_failure_in_an_evaluation_is_the_same_error(setting):
-    made = config(failing_envs.Counting)
-    made.evaluation(
-        evaluation_interval=1, evaluation_config={"env": failing_envs.Raises, "num_envs_per_env_runner": 1}, **setting
-    )
-    algorithm = made.build_algo()
+    algorithm = evaluating(failing_envs.Raises, **setting).build_algo()
     with pytest.raises(EnvironmentFailure, match="Raises raised RuntimeError: the motor burnt out"):
         algorithm.train()
     assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 10, "it fails once"
@@ -146,12 +148,7 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
 )
 def test_nan_in_an_evaluation_is_an_error(env, column, runners):
     """RLlib's mean of the returns would be that of the last evaluation."""
-    made = config(failing_envs.Counting).evaluation(
-        evaluation_interval=1,
-        evaluation_config={"env": env, "num_envs_per_env_runner": 1},
-        evaluation_num_env_runners=runners,
-    )
-    algorithm = made.build_algo()
+    algorithm = evaluating(env, evaluation_num_env_runners=runners).build_algo()
     with pytest.raises(NonFiniteError, match=f"{column} holds nan at a step of an evaluation of {env.__name__}; only"):
         algorithm.train()
     assert algorithm.env_steps == 50, "the steps of training are kept"

@@ -7,6 +7,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from interreplay.rllib.env_runner import episode_callbacks
 from tests.rllib import small_runs
+from tests.rllib.small_runs import restored, rows_of, run, trained
 
 TRAINED = "num_env_steps_trained_lifetime"
 
@@ -18,20 +19,16 @@ def config(env=failing_envs.Draws, **training):
 
 @pytest.mark.slow
 def test_trained_rows_are_counted_like_in_rllib(tmp_path):
-    algorithm = config().build_algo()
-    results = [algorithm.train() for _ in range(3)]
+    algorithm, results = run(config(), 3)
     # 30, 60 and 90 env steps, with one update of 8 rows for each from the fiftieth on.
     assert [result["learners"]["__all_modules__"][TRAINED] for result in results] == [0, 8 * 11, 8 * 41]
-    again = config().build_algo()
-    again.restore_from_path(algorithm.save_to_path(str(tmp_path / "checkpoint")))
+    again = restored(config(), algorithm.save_to_path(str(tmp_path / "checkpoint")))
     assert again.train()["learners"]["__all_modules__"][TRAINED] == 8 * 71
 
 
 @pytest.mark.slow
 def test_a_state_without_a_buffer_fills_it_before_learning():
-    algorithm = config().build_algo()
-    for _ in range(3):
-        algorithm.train()
+    algorithm = trained(config(), 3)
     updates = algorithm.learner.updates
     again = config().build_algo()
     again.set_state(algorithm.get_state())
@@ -40,16 +37,14 @@ def test_a_state_without_a_buffer_fills_it_before_learning():
     assert again.learner.updates == updates and len(again.replay_buffer) == 30
     again.train()
     assert again.learner.updates == updates + 11, "from the fiftieth stored row on"
-    rows = again.replay_buffer.storage[torch.arange(30)]
+    rows = rows_of(again)[:30]
     given = again.learner.single_module.policy.act(rows.obs)
     assert not torch.equal(rows.actions, given) and rows.actions.abs().max() <= 1
 
 
 def test_a_buffer_smaller_than_the_warm_up_learns():
-    algorithm = config(num_steps_sampled_before_learning_starts=60).replay("Uniform", capacity=20).build_algo()
-    for _ in range(3):
-        algorithm.train()
-    assert algorithm.learner.updates == 31
+    made = config(num_steps_sampled_before_learning_starts=60).replay("Uniform", capacity=20)
+    assert trained(made, 3).learner.updates == 31
 
 
 class Samples(RLlibCallback):
@@ -62,9 +57,8 @@ class Samples(RLlibCallback):
 
 def test_samples_are_passed_to_the_callback():
     made = config().callbacks(Samples)
-    made.env_runners(num_envs_per_env_runner=2, rollout_fragment_length=7)
-    algorithm = made.build_algo()
-    result = algorithm.train()["env_runners"]
+    algorithm, (result,) = run(made.env_runners(num_envs_per_env_runner=2, rollout_fragment_length=7), 1)
+    result = result["env_runners"]
     assert result["sampled_steps"] == algorithm.env_steps == result["sampled_reward"]
 
 
@@ -85,7 +79,7 @@ def test_training_continues_after_an_error_of_a_callback(hook, error):
         for _ in range(2):
             algorithm.train()
     result = algorithm.train()
-    rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
+    rows = rows_of(algorithm)
     assert torch.equal(rows.next_obs, rows.obs + torch.tensor([0.0, 1.0]))
     continued = rows.episode[1:] == rows.episode[:-1]
     assert torch.equal(rows.obs[1:][continued], rows.next_obs[:-1][continued])
@@ -149,10 +143,8 @@ def test_callbacks_see_the_whole_length_of_episodes_whose_old_steps_are_dropped(
 def test_episode_callbacks_continue_after_a_resume(tmp_path):
     ended = []
     made = config(env="CartPole-v1").callbacks(on_episode_end=lambda episode, **_: ended.append(len(episode)))
-    algorithm = made.build_algo()
-    algorithm.train()
-    again = made.copy(copy_frozen=False).build_algo()
-    again.restore_from_path(algorithm.save_to_path(str(tmp_path / "checkpoint")))
+    folder = trained(made).save_to_path(str(tmp_path / "checkpoint"))
+    again = restored(made.copy(copy_frozen=False), folder)
     before = len(ended)
     again.train()
     again.train()

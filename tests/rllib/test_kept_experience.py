@@ -26,7 +26,7 @@ from interreplay.runs.results.reader import curve, read_rows
 from interreplay.runs.state_files import manifest
 from interreplay.transitions import cat
 from tests.experiments.commands.command_lines import rejects, the_run
-from tests.rllib.small_runs import config, same, weights
+from tests.rllib.small_runs import config, rows_of, same, trained, weights
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,11 +36,6 @@ def flags(tmp_path, *more):
     small = "--env Pendulum-v1 --hiddens 16 --train_batch_size 16 --steps_per_iteration 40 --checkpoint_freq 1"
     rest = f"--evaluation_interval 0 --learning_starts 30 --horizon 20 --quiet --local_dir {tmp_path}/results"
     return [*small.split(), *rest.split(), *more]
-
-
-def buffer_rows(algorithm):
-    storage = algorithm.replay_buffer.storage
-    return storage[torch.arange(len(storage))]
 
 
 @pytest.mark.slow
@@ -57,16 +52,15 @@ def test_a_run_keeps_the_rows_of_its_buffer(tmp_path):
 
 @pytest.mark.slow
 def test_rows_are_those_that_were_added_and_results_do_not_change():
-    plain, recorded = config().build_algo(), config().build_algo()
+    recorded = config().build_algo()
     kept = []
     recorded.record_rows(kept.append)
-    for algorithm in (plain, recorded):
-        algorithm.train()
-        algorithm.train()
-    assert same(weights(plain), weights(recorded))
+    recorded.train()
+    recorded.train()
+    assert same(weights(trained(config(), 2)), weights(recorded))
     rows = cat(kept)
-    assert not rows.extras and not buffer_rows(recorded).extras
-    assert equal(rows, buffer_rows(recorded))
+    assert not rows.extras and not rows_of(recorded).extras
+    assert equal(rows, rows_of(recorded))
 
 
 @pytest.mark.slow
@@ -173,9 +167,7 @@ def test_the_list_the_plot_and_the_export(tmp_path, capsys, minari_folder, monke
 
 def parent(tmp_path, buffer="Uniform", **arguments):
     """A parent of 150 steps with a checkpoint, and its settings."""
-    algorithm = config(buffer=buffer, **arguments).build_algo()
-    algorithm.train()
-    algorithm.train()
+    algorithm = trained(config(buffer=buffer, **arguments), 2)
     algorithm.save_to_path(tmp_path / "checkpoint_00000150")
     method = {"buffer": buffer, "buffer_args": arguments, "prioritized": None, "credit_both": False}
     settings = method | {"buffer_size": 5_000, "n_step": 1, "trainer": "SAC", "seed": 0}
@@ -199,7 +191,7 @@ def test_an_arm_with_the_parent_s_method_and_streams_continues_as_the_parent(tmp
         each.train()
         each.train()
     assert same(weights(algorithm), weights(arm))
-    assert equal(buffer_rows(algorithm), buffer_rows(arm))
+    assert equal(rows_of(algorithm), rows_of(arm))
 
 
 @pytest.mark.parametrize(
@@ -209,17 +201,15 @@ def test_another_method_is_rebuilt_from_the_parent_s_rows(tmp_path, method):
     algorithm, settings = parent(tmp_path)
     arm = forked(settings, method)
     assert arm.env_steps == 150 and same(weights(algorithm), weights(arm))
-    assert equal(buffer_rows(algorithm), buffer_rows(arm))
-    storage = arm.replay_buffer.storage
-    assert torch.equal(
-        storage.successor(torch.arange(150)), algorithm.replay_buffer.storage.successor(torch.arange(150))
-    )
+    assert equal(rows_of(algorithm), rows_of(arm))
+    successors = [each.replay_buffer.storage.successor(torch.arange(150)) for each in (arm, algorithm)]
+    assert torch.equal(*successors)
     if method == "PER":
         slots = arm.replay_buffer.sample(2_000).slots
         assert len(slots.unique()) == 150 and slots.bincount(minlength=150).max() < 40  # equal priorities
     arm.train()
     assert arm.env_steps == 225 and arm.learner.updates == algorithm.learner.updates + 75
-    following = buffer_rows(arm)
+    following = rows_of(arm)
     ends = (following.terminated | following.truncated)[:150]
     assert bool(ends[149]) or int(arm.replay_buffer.storage.successor(torch.tensor([149]))) == 150
 
@@ -238,7 +228,7 @@ def test_arms_may_scale_rewards_and_networks_of_other_shapes_are_rejected(tmp_pa
     arm = config().training(scale_rewards=True).build_algo()
     fork(arm, SimpleNamespace(**settings), str)
     scale = RewardScale(arm.config.gamma)
-    scale.observe(buffer_rows(arm))
+    scale.observe(rows_of(arm))
     assert arm.learner.reward_scale.divisor == scale.divisor > 1, "the parent's returns count"
     arm.train()
     assert arm.env_steps == 225
@@ -259,7 +249,7 @@ def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
     for each in (first, second, other):
         each.train()
     assert same(weights(first), weights(second)) and not same(weights(first), weights(other))
-    assert not torch.equal(buffer_rows(first).actions[150:], buffer_rows(other).actions[150:])
+    assert not torch.equal(rows_of(first).actions[150:], rows_of(other).actions[150:])
     before = first.replay_buffer.rng.bit_generator.state
     reseed(first, 1)
     assert first.replay_buffer.rng.bit_generator.state != before

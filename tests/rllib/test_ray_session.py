@@ -59,9 +59,7 @@ def test_ray_does_not_report_lost_runners_in_addition_to_our_error(monkeypatch):
 
 def test_only_newer_versions_of_ray_are_reported():
     for version in ("2.61.0", "2.100.1", "3.0.0.dev0"):
-        with pytest.warns(
-            UserWarning, match=f"Ray {version} is untested; tested versions: 2.54, .*, 2.60. If training"
-        ):
+        with pytest.warns(UserWarning, match=f"Ray {version} is untested; tested versions: 2.54, .*, 2.60. If"):
             warn_if_untested(version)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -128,9 +126,8 @@ def parent():
 def run(parent: Path, **variables: str):
     own = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_TMPDIR", "RAY_AUTH"))}
     own |= {"TMPDIR": str(parent), "PYTHONPATH": str(ROOT)} | variables
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=ROOT, env=own, capture_output=True, text=True, timeout=300
-    )
+    words = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.split()
 

@@ -3,14 +3,12 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 from offline_data import episodes, minari_dataset
 
 from interreplay.learning.networks.normalization import RewardScale
 from interreplay.rllib import QRDQNConfig
-from tests.rllib.small_runs import config, continued, run, same, weights
+from tests.rllib.small_runs import config, continued, rows_of, run, same, trained, weights
 
-OF_VALUES = {"QRDQN": QRDQNConfig}
 # Algorithm, environment, replay method and settings: each kind of critics once, each with another method.
 FAMILIES = [
     ("SAC", "Pendulum-v1", "NMER", {"n_step": 3}),
@@ -29,8 +27,8 @@ gym.register("Loud-v0", loud)
 
 
 def made(trainer, env, buffer, settings, scale=True, factor=None):
-    if trainer in OF_VALUES:
-        found = OF_VALUES[trainer]().environment(env).replay(buffer, capacity=5_000).debugging(seed=0)
+    if trainer == "QRDQN":
+        found = QRDQNConfig().environment(env).replay(buffer, capacity=5_000).debugging(seed=0)
         found.training(hiddens=(32,), learning_starts=50, steps_per_iteration=75, train_batch_size=16)
     else:
         found = config(env, buffer, trainer=trainer)
@@ -43,8 +41,7 @@ def made(trainer, env, buffer, settings, scale=True, factor=None):
 @pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
 def test_weights_are_independent_of_the_unit_of_rewards(family, monkeypatch):
     monkeypatch.setattr(RewardScale, "EPSILON", 0.0)  # the rest is exact for powers of 2
-    one, _ = run(made(*family, factor=1.0), 1)
-    other, _ = run(made(*family, factor=1024.0), 1)
+    one, other = (trained(made(*family, factor=factor)) for factor in (1.0, 1024.0))
     assert other.learner.reward_scale.divisor == 1024.0 * one.learner.reward_scale.divisor
     assert same(weights(one), weights(other))
 
@@ -59,10 +56,10 @@ def test_a_resumed_run_is_bit_exact(tmp_path):
 @pytest.mark.slow
 def test_results_and_stored_rows_keep_unscaled_rewards():
     algorithm, results = run(made("SAC", "Pendulum-v1", "Uniform", {}), 3)
-    rewards = algorithm.replay_buffer.storage.column("rewards")[:225].tolist()
+    rewards = rows_of(algorithm).rewards.tolist()
     assert results[-1]["env_runners"]["episode_return_mean"] == pytest.approx(sum(rewards[:200]), rel=1e-5)
     scale = RewardScale(algorithm.config.gamma)
-    scale.observe(algorithm.replay_buffer.storage[torch.arange(225)])
+    scale.observe(rows_of(algorithm))
     divisor = algorithm.learner.reward_scale.divisor
     assert divisor == results[-1]["replay_buffer"]["reward_divisor"] == pytest.approx(scale.divisor) != 1.0
     algorithm.evaluate()
@@ -72,9 +69,8 @@ def test_results_and_stored_rows_keep_unscaled_rewards():
 def test_all_environments_share_one_scale():
     settings = made("SAC", "CartPole-v1", "Uniform", {})
     settings.env_runners(num_envs_per_env_runner=3, rollout_fragment_length=4)
-    algorithm, _ = run(settings, 2)
-    stored = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
-    lengths = np.unique(stored.episode.numpy(), return_counts=True)[1]
+    algorithm = trained(settings, 2)
+    lengths = np.unique(rows_of(algorithm).episode.numpy(), return_counts=True)[1]
     returns = [(1 - 0.99**step) / 0.01 for length in lengths for step in range(1, length + 1)]
     expected = max(np.std(returns), max(returns) / 5)
     assert algorithm.learner.reward_scale.divisor == pytest.approx(expected, rel=1e-5)
@@ -84,8 +80,7 @@ def test_recorded_rows_initialize_the_statistics(minari_folder):
     name = minari_dataset(episodes(4, 30))
     settings = config(trainer="TD3").replay("Offline", data=f"minari:{name}")
     algorithm = settings.training(collect=False, scale_rewards=True, anneal_steps=300).build_algo()
-    recorded = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
     scale = RewardScale(algorithm.config.gamma)
-    scale.observe(recorded)
+    scale.observe(rows_of(algorithm))
     assert algorithm.learner.reward_scale.divisor == scale.divisor != 1.0
     assert not algorithm.learner.reward_scale._returns

@@ -1,6 +1,7 @@
 """Every kind of observation and of actions, end to end: discrete actions, and Dict and Tuple actions as one vector."""
 
 import itertools
+import re
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +17,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.evaluation.play import watch
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from tests.rllib import spaces_envs
-from tests.rllib.small_runs import config, same, weights
+from tests.rllib.small_runs import config, restored, rows_of, same, trained, weights
 from tests.rllib.spaces_envs import ACTIONS, REJECTED, Steps
 
 WITH_IMAGES = [("Image", "SAC"), ("Stacked", "SAC")]
@@ -28,10 +29,8 @@ BLENDED = ("FloatDict", "Discrete", "Tuple")
 
 def made(kind, trainer="SAC", buffer="Uniform", **arguments):
     settings = config(f"tests.rllib.spaces_envs:{kind}Line-v0", buffer, trainer=trainer, **arguments)
-    settings.evaluation(evaluation_duration=2)
-    return settings.training(
-        steps_per_iteration=30, num_steps_sampled_before_learning_starts=20, train_batch_size_per_learner=16
-    )
+    settings.training(steps_per_iteration=30, learning_starts=20, train_batch_size_per_learner=16)
+    return settings.evaluation(evaluation_duration=2)
 
 
 def check(settings, tmp_path):
@@ -42,11 +41,8 @@ def check(settings, tmp_path):
     assert np.isfinite(results["learners"]["default_policy"]["critic_loss"])
     moved = [k for k, v in weights(algorithm).items() if not torch.equal(v, first[k])]
     assert any("actor" in k for k in moved)
-    algorithm.save_to_path(tmp_path / "c")
-    trained = weights(algorithm)
-    again = settings.copy().build_algo()
-    again.restore_from_path(tmp_path / "c")
-    assert same(weights(again), trained)
+    again = restored(settings.copy(), algorithm.save_to_path(tmp_path / "c"))
+    assert same(weights(again), weights(algorithm))
     played = again.evaluate()["env_runners"]
     assert played["episode_len_mean"] == 25 and np.isfinite(played["episode_return_mean"])
     assert np.isfinite(again.train()["learners"]["default_policy"]["critic_loss"])
@@ -68,52 +64,32 @@ def test_images_train_their_encoder(kind, trainer, tmp_path):
 
 
 def test_stored_observations_encode_to_the_policy_inputs():
-    algorithm = made("Nested").build_algo()
-    algorithm.train()
-    rows = algorithm.replay_buffer.storage[torch.arange(30)]
+    algorithm = trained(made("Nested"))
+    rows = rows_of(algorithm)
     module = algorithm.learner.single_module
     assert module.encode(rows.obs).shape == (30, gym.spaces.flatdim(spaces_envs.KINDS["Nested"][0]))
     assert set(rows.obs) == {"arm/grip", "arm/pose", "rest/0", "rest/1"}
 
 
-OTHER_BOUNDS = {"observation_space": gym.spaces.Box(-10, 10, (3,)), "action_space": gym.spaces.Box(-1, 1, (1,))}
+def test_stated_spaces_have_the_form_of_the_environment():
+    other_bounds = {"observation_space": gym.spaces.Box(-10, 10, (3,)), "action_space": gym.spaces.Box(-1, 1, (1,))}
+    config("Pendulum-v1").environment(**other_bounds).build_algo()
+    for name, space in (("observation_space", gym.spaces.Box(-1, 1, (7,))), ("action_space", gym.spaces.Discrete(2))):
+        with pytest.raises(ValueError, match=rf"{name} is {re.escape(str(space))}; expected None or"):
+            config("Pendulum-v1").environment(**{name: space}).build_algo()
 
 
-@pytest.mark.parametrize(
-    ("spaces", "message"),
-    [
-        ({"observation_space": gym.spaces.Box(-1, 1, (7,))}, r"observation_space is Box.*\(7,\).*; expected None or"),
-        ({"action_space": gym.spaces.Discrete(2)}, r"action_space is Discrete\(2\); expected None or"),
-        (OTHER_BOUNDS, None),
-    ],
-)
-def test_stated_spaces_have_the_form_of_the_environment(spaces, message):
-    settings = config("Pendulum-v1").environment(**spaces)
-    if message is None:
-        settings.build_algo().stop()
-        return
-    with pytest.raises(ValueError, match=message):
-        settings.build_algo()
-
-
-@pytest.mark.parametrize(
-    ("env", "message"),
-    [
-        ("MountainCarContinuous-v0", "'MountainCarContinuous-v0' has the observation_space .*; expected one like"),
-        (f"{spaces_envs.__name__}:DictLine-v0", "'tests.rllib.spaces_envs:DictLine-v0' has the observation_space Dict"),
-    ],
-)
-def test_evaluations_in_an_environment_of_other_spaces_are_rejected(env, message):
+@pytest.mark.parametrize("env", ["MountainCarContinuous-v0", f"{spaces_envs.__name__}:DictLine-v0"])
+def test_evaluations_in_an_environment_of_other_spaces_are_rejected(env):
     settings = config("Pendulum-v1").evaluation(evaluation_interval=1, evaluation_config={"env": env})
-    with pytest.raises(ValueError, match=f"evaluation_config: the environment {message}"):
+    with pytest.raises(ValueError, match=f"the environment '{env}' has the observation_space .*; expected one like"):
         settings.build_algo()
 
 
 @pytest.mark.slow
 def test_sac_learns_discrete_actions():
     """The best action depends on the point's position; a policy that ignores it has a return of about -25."""
-    algorithm = config(Steps).training(updates_per_step=0.4, steps_per_iteration=1200, initial_alpha=0.1).build_algo()
-    algorithm.train()
+    algorithm = trained(config(Steps).training(updates_per_step=0.4, steps_per_iteration=1200, initial_alpha=0.1))
     returns = [e.get_return() for e in algorithm.env_runner.sample(num_episodes=10, explore=False)]
     assert np.mean(returns) > -6
 
@@ -156,12 +132,11 @@ def test_each_part_has_its_own_bounds(name, normalized):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
-    straight = with_actions(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2).build_algo()
-    straight.train()
+    made = with_actions(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2)
+    straight = trained(made)
     assert straight.replay_buffer.storage.columns["actions"][0] == (gym.spaces.flatdim(ACTIONS[name]),)
     folder = straight.save_to_path(tmp_path / "c")
-    resumed = with_actions(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2).build_algo()
-    resumed.restore_from_path(folder)
+    resumed = restored(made.copy(copy_frozen=False), folder)
     assert same(weights(straight), weights(resumed))
     resumed.train()
     policy = interreplay.load_policy(folder)
@@ -181,9 +156,7 @@ def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
 @pytest.mark.slow
 def test_asynchronous_environments_receive_nested_actions():
     made = with_actions("Tuple").env_runners(num_envs_per_env_runner=2, gym_env_vectorize_mode="async")
-    algorithm = made.build_algo()
-    algorithm.train()
-    assert algorithm.env_steps >= 75
+    assert trained(made).env_steps >= 75
 
 
 @pytest.mark.slow
