@@ -1,6 +1,7 @@
 """Random transitions, states and parametrizations for tests."""
 
 import contextlib
+import errno
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,18 +15,8 @@ from interreplay.diagnostics.contract import identical, require_same_samples
 from interreplay.diagnostics.random_rows import Episodes, Row, make, stack
 from interreplay.transitions import observation_parts
 
-__all__ = [
-    "HALF_CHEETAH",
-    "Episodes",
-    "Row",
-    "by_turns",
-    "feed",
-    "identical",
-    "make",
-    "require_same_samples",
-    "rows_with",
-    "stack",
-]
+__all__ = ["HALF_CHEETAH", "Episodes", "Row", "by_turns", "feed", "full_disk", "identical", "make"]
+__all__ += ["require_same_samples", "rows_with", "stack"]
 HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
 
 
@@ -65,6 +56,11 @@ def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:
     slots = storage.add(rows)
     part.observe(storage, slots)
     return slots
+
+
+def full_disk(*arguments: Any, **options: Any) -> None:
+    """Fail as a write on a full disk does."""
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def same_state(one: Any, other: Any) -> None:

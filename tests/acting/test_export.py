@@ -1,8 +1,6 @@
 """Exported policies: other programs run the files and compute the actions of the policy."""
 
-import errno
 import logging
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from builders import full_disk
 
 import interreplay
 from interreplay.acting import export as exporting
@@ -22,6 +21,7 @@ from interreplay.experiments.commands import main as command
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder
 from tests.acting.acting_cases import CASES, built, stacked
+from tests.experiments.commands.command_lines import rejects
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -98,9 +98,8 @@ def test_an_exported_pytorch_program_acts_as_the_policy(checkpoint, tmp_path):
 @pytest.mark.slow
 def test_as_a_user_exports(checkpoint, tmp_path):
     words = [sys.executable, "-m", "interreplay", "export", str(checkpoint("SAC")), "--to", "policy.onnx"]
-    ran = subprocess.run(
-        words, capture_output=True, text=True, timeout=600, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
-    )
+    env = {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=tmp_path, env=env)
     assert (ran.returncode, ran.stderr) == (0, "")
     first, second, third = ran.stdout.splitlines()
     assert first.startswith("SAC on Pendulum-v1, ") and "checkpoint_00000040" in first
@@ -129,28 +128,21 @@ def test_a_file_that_acts_differently_is_an_error(checkpoint, tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_a_full_disk_is_reported_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    assert command.main(["export", str(checkpoint("SAC")), "--to", str(tmp_path / "policy.pt2")]) == 2
-    err = capsys.readouterr().err
-    assert "policy.pt2 cannot be written (No space left on device)" in err and err.count("\n") == 1
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    words = ["export", str(checkpoint("SAC")), "--to", str(tmp_path / "policy.pt2")]
+    rejects(capsys, command.main, words, "policy.pt2 cannot be written (No space left on device)")
     assert [*tmp_path.iterdir()] == []
 
 
 def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
     of = str(checkpoint("SAC"))
-    refused = {
-        "policy.txt": "policy.txt ends in '.txt'; expected a file policy.onnx or policy.pt2",
-        "no/policy.pt2": "no/policy.pt2 cannot be written; expected a file in an existing folder",
-    }
     monkeypatch.chdir(tmp_path)
-    for name, message in refused.items():
-        assert command.main(["export", of, "--to", name]) == 2
-        assert message in capsys.readouterr().err
-    assert command.main(["export", str(tmp_path), "--to", "policy.pt2"]) == 2
-    assert "holds no checkpoint; give the folder of a checkpoint, or of a run" in capsys.readouterr().err
+    for given, name, message in (
+        (of, "policy.txt", "policy.txt ends in '.txt'; expected a file policy.onnx or policy.pt2"),
+        (of, "no/policy.pt2", "no/policy.pt2 cannot be written; expected a file in an existing folder"),
+        (tmp_path, "policy.pt2", "holds no checkpoint; give the folder of a checkpoint, or of a run"),
+    ):
+        rejects(capsys, command.main, ["export", str(given), "--to", name], message)
     monkeypatch.setattr(exporting.importlib.util, "find_spec", lambda name: None if "onnx" in name else name)
     with pytest.raises(UsageError, match=r"needs onnx, onnxruntime, onnxscript: pip install 'interreplay\[export\]'"):
         exporting.check_target(tmp_path / "policy.onnx")

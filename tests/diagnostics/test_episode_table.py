@@ -1,14 +1,13 @@
 """The table of episodes compared with direct computations, and its file."""
 
 import csv
-import errno
 import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from builders import rows_with, same_state
+from builders import full_disk, rows_with, same_state
 
 from interreplay.diagnostics import correlation
 from interreplay.diagnostics.episode_table import (
@@ -24,6 +23,7 @@ from interreplay.diagnostics.episode_table import (
 from interreplay.experiments.training.result_log import EpisodeFile
 from interreplay.runs.run_folder import RunFolder
 from replay_buffers import Online, Uniform
+from tests.experiments.commands.command_lines import read_csv
 
 BATCH = 32
 
@@ -153,8 +153,7 @@ def test_interleaved_and_discarded_episodes():
 
 
 def read(folder):
-    with (folder / "episodes.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(folder / "episodes.csv")
 
 
 def test_the_file_has_each_episode_once(tmp_path):
@@ -181,12 +180,8 @@ def test_the_file_has_each_episode_once(tmp_path):
 def test_a_full_disk_leaves_the_rows_in_the_table(tmp_path, monkeypatch):
     table, *_ = played([30, 25])
     file = EpisodeFile(tmp_path, SimpleNamespace(episode_table=table))
-
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(csv.DictWriter, "writerows", full)
+        patch.setattr(csv.DictWriter, "writerows", full_disk)
         with pytest.raises(OSError, match="No space"):
             file.write()
     assert len(table.rows) == 2 and (tmp_path / "episodes.csv").stat().st_size == 0

@@ -25,10 +25,8 @@ MEANINGS = {
     "--prioritized_replay --use_importance_sampling": ("PER", {}),
     "--mixup_interpolation --kneighbors 5 --mixup_alpha .4": ("NMER", {"k": 5, "alpha": 0.4}),
     "--knn_baseline False": ("Uniform", {}),
-    "--knn_baseline --prob_interpolation .8 --interp_decay_rate .5": (
-        "NMER",
-        {"prob_interpolation": 0.8, "interp_decay": 0.5},
-    ),
+    "--knn_baseline --prob_interpolation .8": ("NMER", {"prob_interpolation": 0.8}),
+    "--knn_baseline --interp_decay_rate .5": ("NMER", {"interp_decay": 0.5}),
     "--buffer NMER --buffer-arg k=10 --buffer_arg alpha=.5": ("NMER", {"k": 10, "alpha": 0.5}),
     "--buffer NMER --knn_baseline --kneighbors 3": ("NMER", {"k": 3}),
     "--buffer PER --custom_replay_buffer False --prioritized_replay": ("PER", {}),
@@ -55,18 +53,14 @@ MEANINGS = {
     "--gpytorch --gp_pca --gp_pca_components 3 --perform_holdout_eval --holdout_split .3 --mixup_interpolation"
     " --standardize_gpr_x False": ("BIER", {"pca_components": 3, "holdout_split": 0.3, "scaling": "none"}),
 }
+NO_WEIGHTS = {"beta": 0.0, "final_beta": 0.0}
 WITH_PRIORITIES = {
     "--custom_replay_buffer True --prioritized_replay True": ("NMER", {}, {}, False),
     "--buffer NMER --prioritized_replay": ("NMER", {}, {}, False),
     "--noisy_replay_baseline --prioritized_replay": ("Noise", {}, {}, False),
     "--knn_baseline --prioritized_replay --prioritized_replay_beta .5 --prioritized_replay_eps 1e-3"
     " --interp_prio_update": ("NMER", {}, {"beta": 0.5, "eps": 1e-3}, True),
-    "--prioritized_replay --use_importance_sampling False --knn_baseline": (
-        "NMER",
-        {},
-        {"beta": 0.0, "final_beta": 0.0},
-        False,
-    ),
+    "--prioritized_replay --use_importance_sampling False --knn_baseline": ("NMER", {}, NO_WEIGHTS, False),
     "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
     " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams": (
         "BIER",

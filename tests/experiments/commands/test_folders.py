@@ -3,6 +3,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from builders import full_disk
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
@@ -43,12 +44,8 @@ def test_the_newest_checkpoints_stay(folder):
 def test_a_save_that_fails_leaves_the_others_alone(folder):
     folder.save(1000, write, {}, keep=1)
 
-    def full(path):
-        write(path)
-        raise OSError(28, "No space left on device")
-
     with pytest.raises(UsageError, match=r"checkpoint_00002000.*No space left.*earlier ones are kept") as caught:
-        folder.save(2000, full, {}, keep=1)
+        folder.save(2000, lambda path: write(path) or full_disk(), {}, keep=1)
     assert isinstance(caught.value.__cause__, OSError), "by which studies know that another attempt may succeed"
     assert names(folder) == ["checkpoint_00001000"]
 
@@ -137,15 +134,10 @@ def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):
     def contents():
         return {path.name: path.is_file() and path.read_text() for path in with_results.path.iterdir()}
 
-    def full(handle):
-        raise OSError(28, "No space left on device")
-
     before = contents()
-    monkeypatch.setattr(os, "fsync", full)
-    for act in (
-        lambda: reopen(with_results.path, older, 2000, ends_at(9000), print),
-        lambda: with_results.rewind(2000),
-    ):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    going_back = lambda: reopen(with_results.path, older, 2000, ends_at(9000), print)
+    for act in (going_back, lambda: with_results.rewind(2000)):
         with pytest.raises(UsageError, match=r"cannot be rewritten \(No space left on device\); the files are kept"):
             act()
         assert contents() == before

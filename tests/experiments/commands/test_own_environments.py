@@ -63,9 +63,8 @@ def test_the_examples_keep_gymnasium_s_rules(folder):
 
 def test_flags_become_settings(folder):
     words = "--env my_envs:PointRoom-v0 --env_kwargs wind=.05 --wrapper my_envs:ScaledReward factor=.5 --frame_stack 2"
-    found = settings(
-        *words.split(), "--wrapper", "gymnasium.wrappers:ClipReward", "min_reward=-1", "--max_episode_steps=30"
-    )
+    words += " --wrapper gymnasium.wrappers:ClipReward min_reward=-1 --max_episode_steps=30"
+    found = settings(*words.split())
     clip = {"type": "gymnasium.wrappers:ClipReward", "min_reward": -1}
     assert (found.env_args, found.frame_stack, found.horizon) == ({"wind": 0.05}, 2, 30)
     assert json.loads(json.dumps(found.wrapper)) == [SCALED, clip]
@@ -83,10 +82,8 @@ def test_files_and_studies_accept_the_same_settings(folder):
     )
     found = settings("--config", "mine.yaml")
     assert found.wrapper == [SCALED, {"type": "gymnasium.wrappers:ClipReward", "min_reward": -1}]
-    assert convert_settings({"wrapper": [SCALED, "my_envs:ScaledReward"]})["wrapper"] == [
-        SCALED,
-        {"type": "my_envs:ScaledReward"},
-    ]
+    converted = convert_settings({"wrapper": [SCALED, "my_envs:ScaledReward"]})
+    assert converted["wrapper"] == [SCALED, {"type": "my_envs:ScaledReward"}]
 
 
 def test_a_study_makes_environments_with_their_arguments(folder):
@@ -95,9 +92,8 @@ def test_a_study_makes_environments_with_their_arguments(folder):
         "class Windy(Point):\n    def __init__(self, gusts, render_mode=None):\n        super().__init__(gusts)\n"
         "gym.register('PointWindy-v0', entry_point=Windy, max_episode_steps=9)\n"
     )
-    (folder / "mine.yaml").write_text(
-        "envs: [my_strict_envs:PointWindy-v0]\nsettings: {env_args: {gusts: 0.1}, wrapper: [my_envs:ScaledReward]}\n"
-    )
+    settings_of_runs = "settings: {env_args: {gusts: 0.1}, wrapper: [my_envs:ScaledReward]}\n"
+    (folder / "mine.yaml").write_text(f"envs: [my_strict_envs:PointWindy-v0]\n{settings_of_runs}")
     study, _ = read_new({"study": "mine.yaml"})
     check(study, range(len(study.runs)), here=True)
     (run,) = study.runs
@@ -111,9 +107,7 @@ def test_a_study_makes_environments_with_their_arguments(folder):
 
 
 def test_a_run_with_wrappers_and_relabeled_rewards_resumes_by_its_command(folder):
-    (folder / "my_rewards.py").write_text(
-        "def reward(obs, action, next_obs, **columns):\n    return columns['reward']\n"
-    )
+    (folder / "my_rewards.py").write_text("def reward(*rows, reward, **columns):\n    return reward\n")
     words = "--env my_envs:PointRoom-v0 --wrapper my_envs:ScaledReward factor=.5 --relabel my_rewards:reward".split()
     saved = vars(settings(*words))
     assert [wrapper["type"] for wrapper in saved["wrapper"]] == ["my_envs:ScaledReward", WRAPPER]

@@ -57,22 +57,22 @@ def test_losses_and_explorations_are_made_of_names():
     assert import_user_class("my_networks:LogCosh", CriticLoss, "critic_loss") is type(make_loss(ONE))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--critic_loss my_networks:LogCosh size=3", "unexpected keyword argument 'size'"),
-        ("--critic_loss Huber --pal_alpha .3", "pal_alpha is 0.3 and critic_loss is Huber; expected one of them"),
-        ("--exploration my_networks:LogCosh", "LogCosh is not a subclass of Exploration"),
-        ("--encoder my_networks:LogCosh", "LogCosh is not a subclass of Module"),
-        ("--encoder my_networks:Residual in_features=3", "encoder my_networks:Residual: "),
-        ("--encoder my_networks:Squares --normalize_observations", "expected normalize_observations False"),
-        ("--trainer C51 --env CartPole-v1 --critic_loss Huber", "distributions have their own loss"),
-        ("--critic_loss my_networks:LogCosh scale", "such as sigma=0.2 or 'none', got 'my_networks:LogCosh scale'"),
-    ],
-)
-def test_errors_are_one_line(folder, words, message, capsys):
-    line = ["--trainer", "SAC", "--env", "Pendulum-v1", *words.split(), *SHORT, "--output_dir", str(folder / "runs")]
-    rejects(capsys, custom_training.main, line, message)
+WRONG = {
+    "--critic_loss my_networks:LogCosh size=3": "unexpected keyword argument 'size'",
+    "--critic_loss Huber --pal_alpha .3": "pal_alpha is 0.3 and critic_loss is Huber; expected one of them",
+    "--exploration my_networks:LogCosh": "LogCosh is not a subclass of Exploration",
+    "--encoder my_networks:LogCosh": "LogCosh is not a subclass of Module",
+    "--encoder my_networks:Residual in_features=3": "encoder my_networks:Residual: ",
+    "--encoder my_networks:Squares --normalize_observations": "expected normalize_observations False",
+    "--trainer C51 --env CartPole-v1 --critic_loss Huber": "distributions have their own loss",
+    "--critic_loss my_networks:LogCosh scale": "such as sigma=0.2 or 'none', got 'my_networks:LogCosh scale'",
+}
+
+
+def test_errors_are_one_line(folder, capsys):
+    for words, message in WRONG.items():
+        line = f"--trainer SAC --env Pendulum-v1 --output_dir {folder}/runs {words}"
+        rejects(capsys, custom_training.main, [*line.split(), *SHORT], message)
 
 
 @pytest.mark.slow
@@ -84,10 +84,9 @@ def test_a_name_of_a_built_in_loss_equals_its_setting(folder, trainer, env):
     if trainer == "A2C":
         one = ["--critic_loss=Squared"]
         other = []
-    if trainer == "DQN":
-        one.append("--grad_clip_by=norm")  # both without the update in numpy
-        other.append("--grad_clip_by=norm")
     words = [f"--trainer={trainer}", f"--env={env}", "--hiddens=8,8", *([] if trainer == "A2C" else ROWS)]
+    if trainer == "DQN":
+        words.append("--grad_clip_by=norm")  # both without the update in numpy
     first, second = trained(folder, *words, *one), trained(folder, *words, *other)
     policies = [interreplay.load_policy(run).nets.state_dict() for run in (first, second)]
     assert all(torch.equal(policies[0][name], policies[1][name]) for name in policies[1])

@@ -76,16 +76,9 @@ def test_no_environment_has_two_presets():
 
 def test_every_continuous_task_of_the_suites_has_one():
     modules = ("gymnasium.envs.mujoco", "gymnasium.envs.classic_control")
-    missing = []
-    for key, spec in gym.registry.items():
-        ours = str(spec.entry_point).startswith(modules)
-        if (
-            ours
-            and key.endswith(("-v5", "Pendulum-v1", "Continuous-v0"))
-            and presets.find_automatic(key, "SAC").name == "none"
-        ):
-            missing.append(key)
-    assert not missing
+    of_suites = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(modules)]
+    continuous = [key for key in of_suites if key.endswith(("-v5", "Pendulum-v1", "Continuous-v0"))]
+    assert [key for key in continuous if presets.find_automatic(key, "SAC").name == "none"] == []
 
 
 def test_specific_settings_override_general_ones_and_flags_override_all():
@@ -131,10 +124,8 @@ def test_settings_of_a_preset_that_a_flag_makes_useless_do_not_apply():
 
 @pytest.mark.parametrize("env", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
 def test_the_preset_that_was_measured_here_is_the_arm_of_its_study(env):
-    run = f"SAC_{env.replace('/', '-')}_NMER-LN_s0"
-    kept = json.loads(
-        (Path(__file__).parents[3] / "benchmarks/data/sac_stable_critic" / run / "params.json").read_text()
-    )
+    runs = Path(__file__).parents[3] / "benchmarks/data/sac_stable_critic"
+    kept = json.loads((runs / f"SAC_{env.replace('/', '-')}_NMER-LN_s0" / "params.json").read_text())
     made = vars(settings(f"--preset nmer-layer-norm --env {env}"))
     upkeep = "preset buffer_size evaluation_interval evaluation_num_episodes steps_per_iteration"
     upkeep += " checkpoint_freq keep_checkpoints"
@@ -149,15 +140,11 @@ def test_lcer_is_sacs_alone():
 
 
 def test_changed_defaults_are_printed():
-    assert preset_summary(given("--env Hopper-v5")) == (
-        "defaults for this environment: --total_env_steps 1000000 --learning_starts 10000"
-    )
+    expected = "defaults for this environment: --total_env_steps 1000000 --learning_starts 10000"
+    assert preset_summary(given("--env Hopper-v5")) == expected
     printed = preset_summary(given("--preset nmer-paper --trainer TD3 --env Reacher-v5 --learning_starts 2"))
-    assert (
-        printed.startswith("preset nmer-paper: ")
-        and "--hiddens 400,300" in printed
-        and "learning_starts" not in printed
-    )
+    assert printed.startswith("preset nmer-paper: ") and "--hiddens 400,300" in printed
+    assert "learning_starts" not in printed
     assert preset_summary(given("--env Hopper-v5 --preset none")) == "" == preset_summary(given("--env CartPole-v1"))
 
 

@@ -1,15 +1,14 @@
 """Video files: size, speed, and the episodes that they show."""
 
 import contextlib
-import errno
 import gc
-import os
 import re
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from builders import full_disk
 from PIL import Image
 
 from interreplay.errors import UsageError
@@ -106,10 +105,7 @@ def test_an_earlier_video_is_replaced_when_the_new_one_is_complete(tmp_path, nam
 
 
 def test_a_gif_on_a_full_disk_is_a_usage_error(tmp_path, monkeypatch):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(UsageError, match=r"a\.gif cannot be written: No space left on device"):
         record(tmp_path / "a.gif", pictures(2))
     assert [*tmp_path.iterdir()] == []

@@ -1,6 +1,5 @@
 """Studies from files, flags and inputs files, without training."""
 
-import errno
 import json
 import os
 import shlex
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from builders import full_disk
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as cluster_run
@@ -31,6 +31,11 @@ def refused(capsys, *words: object) -> str:
     out, err = capsys.readouterr()
     assert code == 2 and out == "" and len(err.splitlines()) == 1 and err.startswith("cluster_run")
     return err
+
+
+def planned(path, *words):
+    """Return the study of a file and flags."""
+    return cluster_run.read_new(cluster_run.make_parser().given([str(path), *words]))[0]
 
 
 @pytest.fixture(autouse=True)
@@ -121,49 +126,42 @@ def test_settings_that_a_study_cannot_have(file, capsys, tmp_path):
     assert cluster_run.main(list(map(str, words))) == 0, "runs that have begun do not need the parent"
 
 
-@pytest.mark.parametrize(
-    ("changes", "words", "line"),
-    [
+def test_flags_that_a_grid_or_an_entry_overrides_are_rejected(file, capsys, tmp_path):
+    for changes, words, line in (
         ({"envs": "[{Pendulum-v1: {gamma: 0.9}}]"}, "--gamma .8", "--gamma 0.8: a grid or an entry sets gamma 0.9 for"),
         ({"grids": "[{settings: {gamma: 0.9}}]"}, "--gamma .8", "SAC_Pendulum-v1_Uniform_s0; remove one of them"),
         ({"grids": "[{trainers: [SAC]}]"}, "--trainers TD3", "study.yaml also sets trainers; remove one of them"),
-    ],
-)
-def test_flags_that_a_grid_or_an_entry_overrides_are_rejected(changes, words, line, file, capsys, tmp_path):
-    assert line in refused(capsys, file(**changes), *words.split(), "--results_dir", tmp_path / "runs")
+    ):
+        assert line in refused(capsys, file(**changes), *words.split(), "--results_dir", tmp_path / "runs")
 
 
 def test_flags_override_the_settings_of_the_file(file):
     path = file(envs="[{Pendulum-v1: {tau: 0.1, gamma: 0.8}}]", settings="{gamma: 0.9, updates_per_step: 2}")
-    words = ["--gamma", ".8", "--updates_per_step", "1,20", "--hiddens", "8", "8", "--seeds", "1"]
-    (run,) = cluster_run.read_new(cluster_run.make_parser().given([str(path), *words]))[0].runs
+    (run,) = planned(path, *"--gamma .8 --updates_per_step 1,20 --hiddens 8 8 --seeds 1".split()).runs
     expected = {"gamma": 0.8, "updates_per_step": 20.0, "hiddens": [8, 8], "tau": 0.1}
     assert {name: run.flags[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("words", [[], ["--dry_run"], ["--count"], ["--run", "0"]])
-def test_the_folder_of_another_study_is_rejected(words, file, capsys, tmp_path):
-    study, _ = cluster_run.read_new({"study": file()})
-    StudyFolder(tmp_path / "other").begin(study)
-    assert "holds another study; choose another folder, or resume that study: --resume" in refused(
-        capsys, file(seeds="3"), "--results_dir", tmp_path / "other", *words
-    )
+def test_the_folder_of_another_study_is_rejected(file, capsys, tmp_path):
+    StudyFolder(tmp_path / "other").begin(planned(file()))
+    for words in ([], ["--dry_run"], ["--count"], ["--run", "0"]):
+        line = refused(capsys, file(seeds="3"), "--results_dir", tmp_path / "other", *words)
+        assert "holds another study; choose another folder, or resume that study: --resume" in line, words
 
 
 def test_a_dry_run_rejects_a_folder_of_other_files_and_writes_nothing(file, capsys, tmp_path):
     folder = tmp_path / "runs"
-    assert cluster_run.main([str(file()), "--results_dir", str(folder), "--dry_run"]) == 0
+    words = [str(file()), "--results_dir", str(folder), "--dry_run"]
+    assert cluster_run.main(words) == 0
     assert not folder.exists()
     folder.mkdir()
     (folder / "notes.txt").touch()
     capsys.readouterr()
-    assert "holds 'notes.txt' and no study; choose a new folder" in refused(
-        capsys, file(), "--results_dir", folder, "--dry_run"
-    )
+    assert "holds 'notes.txt' and no study; choose a new folder" in refused(capsys, *words)
 
 
 def test_finished_runs_need_no_gpus(file, capsys, tmp_path):
-    study, _ = cluster_run.read_new({"study": file()})
+    study = planned(file())
     folder = StudyFolder(tmp_path / "r")
     folder.begin(study)
     words = ["--resume", str(tmp_path / "r"), "--dry_run", "--gpus_per_trial", "99"]
@@ -210,17 +208,11 @@ def test_settings_equal_those_of_custom_training(file):
 
 
 def test_truth_values_in_mappings_equal_those_of_custom_training(file):
-    path = file(
-        buffers="[ReplayBuffer]",
-        envs="[CartPole-v1]",
-        trainers="[DQN]",
-        settings="{env_args: {sutton_barto_reward: true}, selector: {type: Prioritized, alpha: 0.5, beta: null}}",
-    )
-    words = "--buffers ReplayBuffer --envs CartPole-v1 --trainers DQN --seeds 2 --env_args sutton_barto_reward=true"
-    words += " --selector Prioritized alpha=.5 beta=none"
-    given = cluster_run.make_parser().given(words.split())
-    runs = cluster_run.read_new({"study": path})[0].runs
-    assert runs == cluster_run.read_new(given)[0].runs
+    names = {"buffers": "[ReplayBuffer]", "envs": "[CartPole-v1]", "trainers": "[DQN]"}
+    selector = "selector: {type: Prioritized, alpha: 0.5, beta: null}"
+    runs = planned(file(**names, settings=f"{{env_args: {{sutton_barto_reward: true}}, {selector}}}")).runs
+    words = "--env_args sutton_barto_reward=true --selector Prioritized alpha=.5 beta=none"
+    assert runs == planned(file(**names), *words.split()).runs
     assert runs[0].flags["env_args"] == {"sutton_barto_reward": True}
     assert runs[0].flags["selector"] == {"type": "Prioritized", "alpha": 0.5, "beta": None}
     noise = {"exploration": {"type": "my_noise:Sticky", "decays": True, "end": None}}
@@ -228,7 +220,7 @@ def test_truth_values_in_mappings_equal_those_of_custom_training(file):
 
 
 def test_a_study_is_read_from_its_folder(file, tmp_path):
-    study, _ = cluster_run.read_new({"study": file(buffers='[Uniform, "NMER{k: 3}"]', max_failures="5")})
+    study = planned(file(buffers='[Uniform, "NMER{k: 3}"]', max_failures="5"))
     folder = StudyFolder(tmp_path / "results")
     folder.begin(study)
     folder.begin(study)  # the same command again
@@ -238,19 +230,16 @@ def test_a_study_is_read_from_its_folder(file, tmp_path):
 
 
 def test_a_full_disk_is_one_line(file, tmp_path, capsys, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     study, folder = cluster_run.read_new({"study": file(), "output_dir": str(tmp_path / "r")})
     folder.begin(study)
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full_disk)
     line = refused(capsys, "--output_dir", tmp_path / "new", file())
     assert f"{tmp_path / 'new' / 'study.yaml'} cannot be written (No space left on device); expected free space" in line
     with pytest.raises(UsageError, match=r"runs.csv cannot be written \(No space left"):
         results_table.write(folder, study.runs)
 
 
-def test_damaged_study_folders_are_rejected(file, tmp_path, capsys):
+def test_damaged_study_folders_are_rejected(tmp_path, capsys):
     run = "trainer: SAC, env: Pendulum-v1, label: Uniform, flags: {}"
     wrong = (f"runs: [{{{run}, seed: one}}]", f"{{max_failures: two, runs: [{{{run}, seed: 0}}]}}")
     for text in ("runs: [", "runs: 3", "{}", "runs: [{nam: x}]", "runs: [[1]]", *wrong):
@@ -258,21 +247,16 @@ def test_damaged_study_folders_are_rejected(file, tmp_path, capsys):
         assert "damaged" in refused(capsys, "--resume", tmp_path)
 
 
-@pytest.mark.parametrize("words", [["--count"], ["--count", "True"], ["--count", "--dry-run"]])
-def test_a_study_file_may_follow_a_flag_without_a_value(words, tmp_path, capsys):
-    file = tmp_path / "small.yaml"
-    file.write_text("{envs: [Pendulum-v1], buffers: [Uniform, NMER]}")
-    assert cluster_run.main([*words, str(file)]) == 0
-    assert capsys.readouterr().out == "2\n"
+def test_a_study_file_may_follow_a_flag_without_a_value(file, capsys):
+    for words in (["--count"], ["--count", "True"], ["--count", "--dry-run"]):
+        assert cluster_run.main([*words, str(file())]) == 0
+        assert capsys.readouterr().out == "2\n", words
 
 
 def test_count_and_the_original_inputs_file(tmp_path, capsys):
     inputs = tmp_path / "inputs.txt"
-    inputs.write_text(
-        "--learning_starts 100 --kneighbors 5\n"
-        "0 Pendulum-v0 True NMER 1 out SAC\n\n"
-        "1 Pendulum-v0 True NMER 20 out TD3\n"
-    )
+    runs = "0 Pendulum-v0 True NMER 1 out SAC\n\n1 Pendulum-v0 True NMER 20 out TD3\n"
+    inputs.write_text(f"--learning_starts 100 --kneighbors 5\n{runs}")
     assert cluster_run.main(["--inputs", str(inputs), "--count"]) == 0
     assert capsys.readouterr().out == "2\n"
     study, folder = cluster_run.read_new({"inputs": inputs})
@@ -282,23 +266,19 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
     assert (settings["updates_per_step"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("\n0 Pendulum-v1 True NMER 1 SAC\n", "line 2: 6 words; expected 7: seed env custom_replay_buffer"),
-        ("--gama 1\n0 Pendulum-v1 True A 1 out SAC\n", "line 1: unknown flag --gama; did you mean --gamma?"),
-        ("\nx Pendulum-v1 True A 1 out SAC\n", "line 2: argument --seed: must be a whole number"),
-        ("\n0 Pendulum-v1 maybe A 1 out SAC\n", "must be True or False, got 'maybe'"),
-        ("\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n", "2 runs are called"),
-        ("\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n", "names 2 folders; choose one with --outp"),
-        ("--gamma .9\n", "holds no runs; expected flags in line 1"),
-        ("--seed '\n", "line 1: No closing quotation"),
-        (b"\x89PNG", "inputs.txt cannot be read: 'utf-8' codec"),
-    ],
-)
-def test_invalid_inputs_files(text, line, tmp_path, capsys):
-    (tmp_path / "inputs.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert line in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
+def test_invalid_inputs_files(tmp_path, capsys):
+    for text, line in {
+        b"\n0 Pendulum-v1 True NMER 1 SAC\n": "line 2: 6 words; expected 7: seed env custom_replay_buffer",
+        b"--gama 1\n0 Pendulum-v1 True A 1 out SAC\n": "line 1: unknown flag --gama; did you mean --gamma?",
+        b"\nx Pendulum-v1 True A 1 out SAC\n": "line 2: argument --seed: must be a whole number",
+        b"\n0 Pendulum-v1 maybe A 1 out SAC\n": "must be True or False, got 'maybe'",
+        b"\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n": "2 runs are called",
+        b"\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n": "names 2 folders; choose one with --outp",
+        b"--seed '\n": "line 1: No closing quotation",
+        b"\x89PNG": "inputs.txt cannot be read: 'utf-8' codec",
+    }.items():
+        (tmp_path / "inputs.txt").write_bytes(text)
+        assert line in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
 
 
 def test_words_and_entries():
@@ -312,8 +292,7 @@ def test_words_and_entries():
 
 def test_a_search_draws_the_settings_of_each_method(file):
     search = "{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}"
-    path = file(trainers="[SAC, TD3]", buffers="[Uniform, NMER]", search=search, num_samples="4")
-    study, _ = cluster_run.read_new({"study": path})
+    study = planned(file(trainers="[SAC, TD3]", buffers="[Uniform, NMER]", search=search, num_samples="4"))
     assert len(study.runs) == 32  # four draws for each algorithm, method and seed
     by_name = {run.name: run for run in study.runs}
     one, other = (by_name[f"SAC_Pendulum-v1_NMER_002_s{seed}"] for seed in (0, 1))
@@ -340,11 +319,10 @@ def test_the_best_draw_of_each_environment_is_over_all_trainers_and_finished():
     assert results_table.best_draws(pd.DataFrame(rows), runs) == [runs[1]]
 
 
-def test_values_of_a_search_are_read_by_flags_and_written_as_in_the_file_of_the_study(tmp_path):
+def test_values_of_a_search_are_read_by_flags_and_written_as_in_the_file_of_the_study(file, tmp_path):
     for number, sizes in enumerate(("'64,64'", "(64,64)")):
         search = f"hiddens=choice([{sizes}]),buffer_size=quniform(1000,2000,500)"
-        words = ["--num_samples", "1", "--search", search]
-        study = cluster_run.read_new(cluster_run.make_parser().given(words))[0]
+        study = planned(file(), "--num_samples", "1", "--search", search)
         assert study.runs[0].flags["hiddens"] == [64, 64] and isinstance(study.runs[0].flags["buffer_size"], int)
         for _ in range(2):  # tasks of an array begin the same study
             StudyFolder(tmp_path / str(number)).begin(study)
@@ -358,7 +336,7 @@ def test_a_missing_cluster_is_one_line(file, tmp_path, capsys):
 @pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])
 def test_names_of_runs_never_leave_the_folder(name, file, tmp_path, capsys):
     label = f"{{Uniform: {{label: '{name}'}}}}"
-    study, _ = cluster_run.read_new({"study": file(buffers=f"[{label}]", seeds="1", envs="[Pendulum-v1]")})
+    study = planned(file(buffers=f"[{label}]", seeds="1", envs="[Pendulum-v1]"))
     assert all("/" not in run.name and run.name.startswith("SAC_Pendulum-v1_") for run in study.runs)
     folder = StudyFolder(tmp_path / "results")
     folder.begin(study)
@@ -377,13 +355,9 @@ def test_the_studies_in_this_repository_are_valid():
 
 def test_the_printed_command_has_the_settings_of_the_run(file):
     network = {"q": {"fc1": {"layer": "Linear", "out_features": 16, "bias": False}, "out": "Linear"}}
-    path = file(
-        envs="[CartPole-v1]",
-        trainers="[DQN]",
-        settings=f"{{lr: [[0, 0.001], [1000, 0.0001]], network: {json.dumps(network)}, wrapper: [], hiddens: [8, 8], "
-        "grad_clip: null, env_args: {sutton_barto_reward: true}}",
-    )
-    run = cluster_run.read_new({"study": path})[0].runs[1]
+    settings = {"lr": [[0, 0.001], [1000, 0.0001]], "network": network, "wrapper": [], "hiddens": [8, 8]}
+    settings |= {"grad_clip": None, "env_args": {"sutton_barto_reward": True}}
+    run = planned(file(envs="[CartPole-v1]", trainers="[DQN]", settings=json.dumps(settings))).runs[1]
     words = shlex.split(results_table.as_command(run))[2:]
     expected = resolve_settings(run.given())
     assert expected.lr == [[0, 0.001], [1000, 0.0001]] and expected.network == network
@@ -419,7 +393,7 @@ def test_the_closing_table_fits_100_columns():
 
 
 def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatch):
-    study, _ = cluster_run.read_new({"study": file()})
+    study = planned(file())
     folder = StudyFolder(tmp_path / "results")
 
     def listdir(path):

@@ -1,13 +1,12 @@
 """The files of a run's results: continued, complete or unchanged, and TensorBoard's groups."""
 
 import csv
-import errno
 import json
 import os
 
 import pytest
+from builders import full_disk
 
-from interreplay.experiments.training import result_log
 from interreplay.experiments.training.result_log import EventFile, RunLog, scalars
 from tests.experiments.commands.command_lines import rows
 
@@ -76,26 +75,19 @@ def test_tensorboard_has_few_groups_with_standard_names():
 FOUND = {"return": 3.0, "episode_length": 20.0, "success_rate": 0.5, "falls": 2}
 
 
-@pytest.mark.parametrize("place", ["table", "lines", "events"])
+PLACES = {"table": (csv.DictWriter, "writerow"), "lines": (json, "dumps"), "events": (EventFile, "add_scalars")}
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("columns", [{}, {"learners": {"loss": 0.5}}])
 def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, place, columns):
     log = RunLog(tmp_path, {})
     log.write(result(1), 100)
     before = (rows(tmp_path), (tmp_path / "result.json").read_text())
 
-    def full(write):
-        def write_and_fail(*args, **kwargs):
-            write(*args, **kwargs)
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        return write_and_fail
-
-    owner, name = {
-        "table": (csv.DictWriter, "writerow"),
-        "lines": (result_log.json, "dumps"),
-        "events": (EventFile, "add_scalars"),
-    }[place]
-    monkeypatch.setattr(owner, name, full(getattr(owner, name)))
+    owner, name = PLACES[place]
+    write = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **kwargs: full_disk(write(*args, **kwargs)))
     with pytest.raises(OSError, match="No space left"):
         log.write(result(2, **columns), 200)
     log.close()
