@@ -16,7 +16,7 @@ from interreplay.diagnostics.random_rows import Episodes, Row, make, stack
 from interreplay.transitions import observation_parts
 
 __all__ = ["HALF_CHEETAH", "Episodes", "Row", "by_turns", "feed", "full_disk", "identical", "make"]
-__all__ += ["require_same_samples", "rows_with", "stack"]
+__all__ += ["require_same_samples", "rows_with", "stack", "stacked"]
 HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
 
 
@@ -56,6 +56,16 @@ def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:
     slots = storage.add(rows)
     part.observe(storage, slots)
     return slots
+
+
+def stacked(observations: list[Any]) -> Any:
+    """Stack observations into a batch: each part gets a leading dimension."""
+    first = observations[0]
+    if isinstance(first, dict):
+        return {name: stacked([one[name] for one in observations]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(stacked([one[i] for one in observations]) for i in range(len(first)))
+    return np.stack(observations)
 
 
 def full_disk(*arguments: Any, **options: Any) -> None:

@@ -52,20 +52,13 @@ def ours(
     top: Path, env: str, buffer: str, seed: int, values: list[float], *, total: int = 0, error: str = "", **more: Any
 ) -> Path:
     """A run of custom_training.py with an evaluation every 1,000 steps; incomplete if `total` is larger."""
-    rows = [
-        row(
-            1000.0 * (i + 1),
-            value - 5,
-            value,
-            **{f"{REPLAY}td_error_mean": 1.0 / (i + 1), UPDATES: 1000.0 * i, "config": {"x": 1}},
-        )
-        for i, value in enumerate(values)
-    ]
+    rows = []
+    for i, value in enumerate(values):
+        columns = {f"{REPLAY}td_error_mean": 1.0 / (i + 1), UPDATES: 1000.0 * i, "config": {"x": 1}}
+        rows.append(row(1000.0 * (i + 1), value - 5, value, **columns))
     params = settings(env, buffer, seed, total or 1000 * len(values)) | more
-    name = env.replace("/", "-")
-    return write(
-        top / f"SAC_{name}_{buffer}_s{seed}_20260101-00000{len(list(top.glob('*'))) % 10}", rows, params, error
-    )
+    name = f"SAC_{env.replace('/', '-')}_{buffer}_s{seed}_20260101-00000{len(list(top.glob('*'))) % 10}"
+    return write(top / name, rows, params, error)
 
 
 def stock(top: Path, env: str, seed: int, values: list[float], done: bool = True) -> Path:

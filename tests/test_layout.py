@@ -86,9 +86,8 @@ def runtime_imports(path: Path) -> set[str]:
     """Return our modules that a file imports at runtime, also in functions, without imports for type checkers."""
     tree = tree_of(path)
     found: set[str] = set()
-    typing_only = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-    ]
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    typing_only = [node for node in tests if "TYPE_CHECKING" in ast.dump(node.test)]
     skipped = {id(child) for block in typing_only for child in ast.walk(block)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
@@ -201,18 +200,7 @@ RETIRED = re.compile(
     re.IGNORECASE,
 )
 """Words of early texts of this project that the documentation of other libraries does not use."""
-PLAIN_ENGLISH = (
-    "interreplay",
-    "replay_buffers",
-    "benchmarks",
-    "docs",
-    "examples",
-    "studies",
-    "configs",
-    "cluster_deployment",
-    "tests",
-    ".github",
-)
+OURS = "interreplay replay_buffers benchmarks docs examples studies configs cluster_deployment tests .github".split()
 
 
 def test_texts_are_in_plain_english():
@@ -220,7 +208,7 @@ def test_texts_are_in_plain_english():
     for path, text in tracked_texts().items():
         first = name_of(path).split("/")[0]
         at_the_top = "/" not in name_of(path) and path.suffix in (".md", ".py", ".cfg", ".toml")
-        if path != Path(__file__).resolve() and (first in PLAIN_ENGLISH or at_the_top):
+        if path != Path(__file__).resolve() and (first in OURS or at_the_top):
             found += [(name_of(path), line) for line in text.splitlines() if RETIRED.search(line)]
     assert found == []
 

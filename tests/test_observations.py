@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from builders import stacked
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 from gymnasium.spaces.utils import flatten
 
@@ -15,15 +16,7 @@ def batch(space, n=4):
     """Observations of a space, stacked as by vector environments and as a list."""
     space.seed(0)
     single = [space.sample() for _ in range(n)]
-
-    def stack(values):
-        if isinstance(values[0], dict):
-            return {k: stack([v[k] for v in values]) for k in values[0]}
-        if isinstance(values[0], tuple):
-            return tuple(stack([v[i] for v in values]) for i in range(len(values[0])))
-        return np.stack([np.asarray(v) for v in values])
-
-    return stack(single), single
+    return stacked(single), single
 
 
 def tensors(observation):

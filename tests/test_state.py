@@ -7,11 +7,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from builders import HALF_CHEETAH, make
+from builders import HALF_CHEETAH, full_disk, make
 from safetensors import SafetensorError
 
 from interreplay import CheckpointError
@@ -61,10 +62,8 @@ def test_keys_of_dicts_are_plain_values_or_tuples(tmp_path):
 
 
 def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
-    def full(arrays, path):
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-
-    monkeypatch.setattr(state_files.arrays, "save_file", full)
+    error = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    monkeypatch.setattr(state_files.arrays, "save_file", mock.Mock(side_effect=error))
     with pytest.raises(OSError, match="No space left on device") as caught:
         state_files.save(tmp_path, {"a": np.arange(3)})
     assert caught.value.errno == 28
@@ -102,14 +101,8 @@ def test_pickles_are_rejected(tmp_path):
 
 
 def test_inconsistent_headers_are_rejected(tmp_path):
-    for change in (
-        {"dtype": "object"},
-        {"shape": [4]},
-        {"shape": [-3]},
-        {"data_offsets": [0, 10**12]},
-        {"data_offsets": [-8, 16]},
-        {"data_offsets": None},
-    ):
+    offsets = [{"data_offsets": wrong} for wrong in ([0, 10**12], [-8, 16], None)]
+    for change in ({"dtype": "object"}, {"shape": [4]}, {"shape": [-3]}, *offsets):
         state_files.save(tmp_path, {"a": np.arange(3)})
         path = tmp_path / state_files.ARRAYS
         content = path.read_bytes()
@@ -193,12 +186,8 @@ def test_replacing_a_checkpoint_leaves_only_the_new_one(tmp_path):
 def test_a_failed_write_keeps_the_old_checkpoint(tmp_path):
     path = written(tmp_path / "c", {"value": 1})
 
-    def fail(folder: Path) -> None:
-        state_files.save(folder / "s", {"value": 2})
-        raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        state_files.write_atomically(path, fail)
+    with pytest.raises(OSError, match="No space left"):
+        state_files.write_atomically(path, lambda folder: full_disk(state_files.save(folder / "s", {"value": 2})))
     assert state_files.load(state_files.resolve(path) / "s") == {"value": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 

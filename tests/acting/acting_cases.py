@@ -56,13 +56,3 @@ def built(trainer, env, settings, iterations):
     for _ in range(iterations):
         algorithm.train()
     return algorithm
-
-
-def stacked(observations):
-    """Stack observations into a batch: each part gets a leading dimension."""
-    first = observations[0]
-    if isinstance(first, dict):
-        return {name: stacked([one[name] for one in observations]) for name in first}
-    if isinstance(first, tuple):
-        return tuple(stacked([one[i] for one in observations]) for i in range(len(first)))
-    return np.stack(observations)

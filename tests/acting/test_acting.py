@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from builders import stacked
 from torch.utils._pytree import tree_map
 
 import interreplay
@@ -21,7 +22,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.transitions import as_tensors
-from tests.acting.acting_cases import CASES, Uneven, built, stacked
+from tests.acting.acting_cases import CASES, Uneven, built
 from tests.rllib.spaces_envs import KINDS
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -142,11 +143,7 @@ def goals(*shapes):
 @pytest.mark.parametrize(
     ("name", "obs", "message"),
     [
-        (
-            "SAC",
-            np.zeros((0, 3)),
-            r"the observation has the shape \(0, 3\); expected \(3,\), or \(n, ...\) for several",
-        ),
+        ("SAC", np.zeros((0, 3)), r"the observation has the shape \(0, 3\); expected \(3,\), or \(n, ...\) for"),
         ("SAC", np.zeros(4), r"the observation has the shape \(4,\); expected \(3,\), or \(n, ...\) for several"),
         ("SAC", {"a": 1}, "the observation has the parts 'a'; expected ''"),
         ("SAC", ["a", "b", "c"], "the observation has the type <U1; expected float32"),
@@ -154,11 +151,7 @@ def goals(*shapes):
         ("goals", {"observation": np.zeros(10)}, "expected 'achieved_goal', 'desired_goal', 'observation'"),
         ("goals", goals((2, 10), (3,), (3,)), "have different numbers of observations"),
         ("goals", goals((2, 10), (2, 3), (3, 3)), "have different numbers of observations"),
-        (
-            "Rainbow",
-            {"camera": np.zeros((24, 24), np.float32), "pose": np.zeros(2)},
-            "'camera' has the type float32; exp",
-        ),
+        ("Rainbow", {"camera": np.zeros((24, 24), np.float32), "pose": np.zeros(2)}, "'camera' has the type float32"),
     ],
 )
 def test_invalid_observations_are_rejected(saved, name, obs, message):

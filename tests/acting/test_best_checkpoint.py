@@ -48,9 +48,8 @@ def scored(monkeypatch):
 @pytest.fixture(scope="module")
 def of_scores(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            train_loop, "find_return", lambda result, evaluations: BestReturn(True, SCORES[result["env_steps"]])
-        )
+        best = lambda result, evaluations: BestReturn(True, SCORES[result["env_steps"]])
+        patched.setattr(train_loop, "find_return", best)
         return train(tmp_path_factory.mktemp("runs"))
 
 
@@ -155,9 +154,8 @@ def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path
 def test_evaluations_count_before_training():
     assert BestReturn(True, -10.0) > BestReturn(False, 100.0) and BestReturn(True, 2.0) > BestReturn(True, 1.0)
     result = {"env_runners": {"episode_return_mean": 3.0}}
-    assert find_return(result, evaluations=True) is None and find_return(result, evaluations=False) == BestReturn(
-        False, 3.0
-    )
+    assert find_return(result, evaluations=True) is None
+    assert find_return(result, evaluations=False) == BestReturn(False, 3.0)
     result["evaluation"] = {"env_runners": {"episode_return_mean": -1.0}}
     assert find_return(result, evaluations=True) == BestReturn(True, -1.0)
     assert find_return({"env_runners": {"episode_return_mean": float("nan")}}, evaluations=False) is None

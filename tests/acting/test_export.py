@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from builders import full_disk
+from builders import full_disk, stacked
 
 import interreplay
 from interreplay.acting import export as exporting
@@ -20,7 +20,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES, assemble, build_encoder
-from tests.acting.acting_cases import CASES, built, stacked
+from tests.acting.acting_cases import CASES, built
 from tests.experiments.commands.command_lines import rejects
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -82,9 +82,8 @@ class Job:
         words = [sys.executable, HOME / "cluster_deployment/submit.py", kind, study, "--results_dir", self.results]
         words += ["--venv", Path(sys.prefix), "--time", "20", "--cpus", "1", "--mem", "2500M", "--no-check"]
         words += options.split()
-        done = subprocess.run(
-            [*map(str, words)], env={**os.environ, **env}, capture_output=True, text=True, timeout=120
-        )
+        own = {**os.environ, **env}
+        done = subprocess.run([*map(str, words)], env=own, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         self.id = re.search(r"submitted job (\d+)", done.stdout)[1]
         SUBMITTED.append(self)

@@ -83,9 +83,8 @@ def ends(job, seconds):
 
 
 def bash(text, **env):
-    return subprocess.run(
-        ["bash", "-uc", f'. "{COMMON}"\n{text}'], capture_output=True, text=True, timeout=300, env={**os.environ, **env}
-    )
+    words = ["bash", "-uc", f'. "{COMMON}"\n{text}']
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, env={**os.environ, **env})
 
 
 def script(name, *arguments, **env):
@@ -296,6 +295,7 @@ STOPPED = "trap 'exit 75' TERM; /bin/sleep 0.1; kill -TERM $PPID; while :; do /b
 """A driver that the batch script's signal stops."""
 REQUEUED = "scontrol requeue 12\n"
 LATE = "echo try >>tries; [ $(wc -l <tries) = 3 ] && echo"
+TASK = {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "7"}
 REQUEUEING = {
     "a canceled job is not requeued": ({"STATE": "CANCELLED"}, "", "", "", "the scheduler ended this job"),
     "squeue fails": ({}, "echo try >>tries; exit 1", "", REQUEUED, "does not report"),
@@ -305,13 +305,7 @@ REQUEUEING = {
     "squeue answers late that the job ends": ({}, f"{LATE} COMPLETING", "", "", "the scheduler ended this job"),
     "a failed requeue is repeated": ({}, "", "echo x >>calls; [ $(wc -l <calls) = 2 ]", "x\nx\n", "requeueing"),
     "a site that forbids requeueing": ({}, "", "exit 1", "", "submit the same command again"),
-    "a task of an array requeues itself only": (
-        {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "7"},
-        "",
-        "",
-        "scontrol requeue 12_7\n",
-        "requeueing",
-    ),
+    "a task of an array requeues itself only": (TASK, "", "", "scontrol requeue 12_7\n", "requeueing"),
     "requeueing is limited": ({"SLURM_RESTART_COUNT": "100"}, "", "", "", "requeued 100 times already"),
 }
 
@@ -373,9 +367,8 @@ def test_memory_without_a_limit_is_shared_by_cpus(job):
 def test_ended_daemons_of_a_worker_are_restarted_three_times(job):
     output = ray_start(job, "worker", SLURM_NODEID="3", SLURM_MEM_PER_NODE="10000")
     assert output.count("ray\n") == 4 and output.count("Ray ended with exit code 1") == 4
-    assert (
-        output.count("--address=10.0.0.1") == 4 and f"--temp-dir={job}/scratch/n3" in output and "--head" not in output
-    )
+    assert output.count("--address=10.0.0.1") == 4 and "--head" not in output
+    assert f"--temp-dir={job}/scratch/n3" in output
 
 
 @pytest.mark.parametrize(("kind", "word"), [("single_process", "--array"), ("concurrent", "STUDY.yaml RESULTS")])

@@ -65,18 +65,12 @@ def test_a_concurrent_job(site, monkeypatch, capsys):
     (site / "env/bin").mkdir(parents=True)
     (site / "env/bin/activate").touch()
     words = "concurrent study.yaml --partition gpu --account me --time 2-0 --nodes 4 --cpus 16 --mem 32G --gpus a100:2"
-    more = (
-        "--qos long --venv env --module python/3.11 --module cuda --scratch /scratch --sbatch=--exclusive --warning 200"
-    )
-    assert submit.main([*words.split(), *more.split(), "--", "--gpus-per-trial", "0.5"]) == 0
+    words += " --qos long --venv env --module python/3.11 --module cuda --scratch /scratch --warning 200"
+    assert submit.main([*words.split(), "--sbatch=--exclusive", "--", "--gpus-per-trial", "0.5"]) == 0
     ((argv, env),) = handed_in(site)
     (copy,) = (site / "results/study/slurm").glob("*.yaml")
-    assert argv[-5:] == [
-        str(HOME / "cluster_deployment/concurrent_deployment/run.sh"),
-        str(copy),
-        str(site / "results/study"),
-        *("--gpus-per-trial", "0.5"),
-    ]
+    script = HOME / "cluster_deployment/concurrent_deployment/run.sh"
+    assert argv[-5:] == [str(script), str(copy), str(site / "results/study"), "--gpus-per-trial", "0.5"]
     expected = "--partition=gpu --account=me --qos=long --time=2-0 --nodes=4 --cpus-per-task=16 --mem=32G "
     expected += "--gres=gpu:a100:2 --signal=B:USR1@200 --exclusive"
     assert set(expected.split()) < set(argv)
@@ -103,14 +97,14 @@ def test_some_runs_of_an_array(site, capsys):
     rejects(capsys, submit.main, ["single", "study.yaml", "--runs", "1,5-2"], "5-2 contains no run")
 
 
-@pytest.mark.parametrize(
-    ("runs", "expected"),
-    [
-        ("", [("0-4", None), ("0-4", "5"), ("0-1", "10")]),
-        ("--runs 3-6,9", [("3-4", None), ("0-1,4", "5")]),
-        ("--runs 11", [("1", "10")]),
-    ],
-)
+BATCHES = {
+    "": [("0-4", None), ("0-4", "5"), ("0-1", "10")],
+    "--runs 3-6,9": [("3-4", None), ("0-1,4", "5")],
+    "--runs 11": [("1", "10")],
+}
+
+
+@pytest.mark.parametrize(("runs", "expected"), BATCHES.items())
 def test_runs_beyond_the_size_of_an_array(site, runs, expected):
     write(site / "bin/scontrol", SCONTROL.format(most=5))
     assert submit.main(["single", "study.yaml", *runs.split()]) == 0
@@ -121,14 +115,10 @@ def test_runs_beyond_the_size_of_an_array(site, runs, expected):
     assert batches == expected
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("NONE", "INTERREPLAY_HOME,INTERREPLAY_STAGGER,INTERREPLAY_STOP_BEFORE"),
-        ("PATH,A=b", "PATH,A=b,INTERREPLAY_HOME,INTERREPLAY_STAGGER,INTERREPLAY_STOP_BEFORE"),
-        ("ALL,A=b", "ALL,A=b"),
-    ],
-)
+OURS = "INTERREPLAY_HOME,INTERREPLAY_STAGGER,INTERREPLAY_STOP_BEFORE"
+
+
+@pytest.mark.parametrize(("given", "expected"), [("NONE", OURS), ("A=b", f"A=b,{OURS}"), ("ALL,A=b", "ALL,A=b")])
 def test_the_settings_are_exported_in_any_case(site, monkeypatch, given, expected):
     monkeypatch.setenv("INTERREPLAY_STAGGER", "0")
     assert submit.main(["single", "study.yaml", f"--sbatch=--export={given}", "--sbatch=--exclusive"]) == 0
@@ -167,18 +157,15 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     rejects(capsys, submit.main, ["single", "study.yaml"], "sbatch is not installed here")
 
 
-@pytest.mark.parametrize(
-    ("words", "flags"),
-    [
-        ("single", "--job_cpus=1 --job_gpus=0 study.yaml --output_dir out --count --run 0"),
-        ("single --cpus 2 --gpus a100:2", "--job_cpus=2 --job_gpus=2 study.yaml --output_dir out --count --run 0"),
-        ("single --sbatch=--gres=gpu:1 --sbatch=-c2", "study.yaml --output_dir out --count --run 0"),
-        (
-            "concurrent --nodes 2 --gpus 1",
-            "--job_cpus=8 --job_gpus=2 --address auto study.yaml --output_dir out --count",
-        ),
-    ],
-)
+RESOURCES = {
+    "single": "--job_cpus=1 --job_gpus=0",
+    "single --cpus 2 --gpus a100:2": "--job_cpus=2 --job_gpus=2",
+    "single --sbatch=--gres=gpu:1 --sbatch=-c2": "",
+    "concurrent --nodes 2 --gpus 1": "--job_cpus=8 --job_gpus=2 --address auto",
+}
+
+
+@pytest.mark.parametrize(("words", "flags"), RESOURCES.items())
 def test_the_check_knows_the_resources_and_ignores_what_environments_print(site, monkeypatch, words, flags):
     monkeypatch.setattr(submit, "count_runs", count_runs)
     (site / "env/bin").mkdir(parents=True)
@@ -189,6 +176,9 @@ def test_the_check_knows_the_resources_and_ignores_what_environments_print(site,
     args.flags = []
     args.output_dir = Path("out")
     assert submit.count_runs(args, submit.environment(args)) == 12
+    flags += " study.yaml --output_dir out --count"
+    if kind == "single":
+        flags += " --run 0"
     assert (site / "flags").read_text().split() == flags.split()
 
 

@@ -85,15 +85,13 @@ def test_effective_number_of_ages():
 def test_the_newest_rows_are_correlated_and_uniform_rows_are_not():
     _, newest = numbers(filled(Online))
     _, uniform = numbers(filled(Uniform))
-    assert newest["time_gap"] == pytest.approx(65 / 3 / 400) and newest["age_ess"] == pytest.approx(
-        64**2 / BINS / (3 * 20**2 + 4**2)
-    )
+    assert newest["time_gap"] == pytest.approx(65 / 3 / 400)
+    assert newest["age_ess"] == pytest.approx(64**2 / BINS / (3 * 20**2 + 4**2))
     assert newest["same_episode_share"] > 0.5 > newest["same_episode_expected"]
     assert newest["state_cosine"] > 1.3 * newest["state_cosine_expected"]
     assert uniform["time_gap"] == pytest.approx(1 / 3, rel=0.15)
-    assert uniform["age_ess"] > 0.6 and uniform["state_cosine"] == pytest.approx(
-        uniform["state_cosine_expected"], rel=0.2
-    )
+    assert uniform["age_ess"] > 0.6
+    assert uniform["state_cosine"] == pytest.approx(uniform["state_cosine_expected"], rel=0.2)
 
 
 def test_blends():

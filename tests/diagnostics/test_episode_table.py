@@ -31,10 +31,8 @@ BATCH = 32
 def one_step(rng, episode, number, last):
     """Return the row of a step with reward 2, and of an environment with two numbers."""
     obs = rng.standard_normal((2, 2)).astype(np.float32)
-    extras = {
-        EPISODE_RETURN: torch.tensor([2.0 * number if last else math.nan], dtype=torch.float64),
-        EPISODE_LENGTH: torch.tensor([number]),
-    }
+    returned = 2.0 * number if last else math.nan
+    extras = {EPISODE_RETURN: torch.tensor([returned], dtype=torch.float64), EPISODE_LENGTH: torch.tensor([number])}
     row = rows_with(obs=obs[:1], rewards=[2.0], next_obs=obs[1:], terminated=[last], episode=[episode])
     return row.replace(extras=extras)
 

@@ -300,7 +300,6 @@ def test_make_installs_pytorch_from_the_requested_index(torch):
     assert len(found) == bool(torch)
     for line in found:
         own = re.sub(r"\S*python -m pip install", "echo", line)
-        printed = subprocess.run(
-            ["sh", "-c", own], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
-        ).stdout
+        words = ["sh", "-c", own]
+        printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
         assert re.search(r"--index-url https://download.pytorch.org/whl/cpu torch==[\d.]+$", printed.strip())

@@ -110,12 +110,7 @@ def test_classic_control(name):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("FetchReach-v4", {}),
-        ("FetchPush-v4", {}),
-        ("PointMaze_UMaze-v3", {}),
-        ("PointMaze_UMaze-v3", {"continuing_task": False}),
-    ],
+    [("FetchReach-v4", {}), ("PointMaze_UMaze-v3", {}), ("PointMaze_UMaze-v3", {"continuing_task": False})],
 )
 def test_goals(name, options):
     registration.register(name)

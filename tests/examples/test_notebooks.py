@@ -84,9 +84,8 @@ def test_a_notebook_is_its_script_without_outputs(name):
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
-    assert (EXAMPLES / f"{name}.ipynb").read_text() == notebooks.format_notebook(EXAMPLES / f"{name}.py"), (
-        "make notebooks"
-    )
+    notebook = (EXAMPLES / f"{name}.ipynb").read_text()
+    assert notebook == notebooks.format_notebook(EXAMPLES / f"{name}.py"), "make notebooks"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -149,10 +149,8 @@ def test_batches_are_split_by_buffers():
     mix.add(make(20))
     sample = mix.sample(16)
     parts = list(mix.split_by_buffer(sample, torch.arange(16.0)))
-    assert [(name, buffer, len(rows)) for name, buffer, rows, _ in parts] == [
-        ("x", mix.sources["x"], 4),
-        ("y", mix.sources["y"], 12),
-    ]
+    found = [(name, buffer, len(rows)) for name, buffer, rows, _ in parts]
+    assert found == [("x", mix.sources["x"], 4), ("y", mix.sources["y"], 12)]
     assert torch.cat([errors for *_, errors in parts]).tolist() == list(range(16))
 
 
@@ -189,12 +187,9 @@ def test_sources_differ_in_their_draws_and_a_seed_repeats_them():
 
 def test_recipes_are_plain_values_for_configurations():
     mix = Mix({"a": "PER", "b": {"type": "NMER", "k": 3}}, {"a": 0.5})
-    assert as_settings(mix, {"capacity": 60}) == {
-        "type": "Mix",
-        "sources": {"a": "PER", "b": {"type": "NMER", "k": 3}},
-        "shares": {"a": 0.5},
-        "capacity": 60,
-    }
+    sources = {"a": "PER", "b": {"type": "NMER", "k": 3}}
+    expected = {"type": "Mix", "sources": sources, "shares": {"a": 0.5}, "capacity": 60}
+    assert as_settings(mix, {"capacity": 60}) == expected
     assert resolve_source("Mix") is Mix
     with pytest.raises(ValueError, match="Mix takes no argument 'share'; did you mean shares"):
         as_settings("Mix", {"sources": {"a": "PER"}, "share": {"a": 1}})

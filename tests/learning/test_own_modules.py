@@ -22,7 +22,7 @@ from tests.learning.policy_gradient.test_impala import unrolls
 from tests.learning.update_cases import ALGORITHMS
 
 WIDTH = 7
-MINE = "tests.learning.test_own_modules:Partly"
+MINE = f"{__name__}:Partly"
 
 
 class Partly(nn.Module):
@@ -52,13 +52,18 @@ def value_networks(layers):
     return networks
 
 
+def changes_since(before, networks):
+    """Return the largest change of each parameter by name."""
+    return {name: float((value - before[name]).abs().max()) for name, value in networks.state_dict().items()}
+
+
 def learned(update, discrete):
     """Make four updates and return the largest change of each parameter by name."""
-    before = {name: value.clone() for name, value in update.networks.state_dict().items()}
+    before = copy.deepcopy(update.networks.state_dict())
     for i in range(4):
         rows = batch(i, discrete=discrete).map(lambda column: column.float() if column.is_floating_point() else column)
         update.update(Batch(rows, torch.ones(N)), rng())
-    return {name: float((value - before[name]).abs().max()) for name, value in update.networks.state_dict().items()}
+    return changes_since(before, update.networks)
 
 
 def assert_partly(changes, of):
@@ -132,17 +137,16 @@ class Nothing(Partly):
 
 def test_encoders_are_checked():
     space = gym.spaces.Box(2.0, 3.0, (OBS,), np.float64)
-    place = "tests.learning.test_own_modules"
-    with pytest.raises(ValueError, match=rf"returns features of shape \(2, {WIDTH}\) for 2 obs.*expected \(2, 8\), as"):
-        make_encoder(space, body=f"{place}:OfOtherWidth")
-    with pytest.raises(ValueError, match=rf"Nothing' returns a NoneType; expected a tensor \(n, {WIDTH}\)"):
-        make_encoder(space, body=f"{place}:Nothing")
-    with pytest.raises(ValueError, match="contains BatchNorm1d, which is not supported; expected LayerNorm, or BatchN"):
-        make_encoder(space, body=f"{place}:Normalizing")
-    _, width = make_encoder(space, body={"type": f"{place}:Normalizing", "evaluates": True})
+    for body, message in {
+        f"{__name__}:OfOtherWidth": r"returns features of shape \(2, 7\) for 2 obs.*expected \(2, 8\), as",
+        f"{__name__}:Nothing": r"Nothing' returns a NoneType; expected a tensor \(n, 7\)",
+        f"{__name__}:Normalizing": "contains BatchNorm1d, which is not supported; expected LayerNorm, or BatchN",
+        "nature": "encoder is 'nature' and no observation is an image .*; expected 'auto' or",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            make_encoder(space, body=body)
+    _, width = make_encoder(space, body={"type": f"{__name__}:Normalizing", "evaluates": True})
     assert width == WIDTH
-    with pytest.raises(ValueError, match="encoder is 'nature' and no observation is an image .*; expected 'auto' or"):
-        make_encoder(space, body="nature")
 
 
 @pytest.mark.parametrize(
@@ -165,5 +169,4 @@ def test_encoders_of_policies_with_a_value():
     networks.actor = type(networks.actor)(WIDTH, ACTIONS, [16])
     before = copy.deepcopy(networks.state_dict())
     IMPALAUpdate(networks).update(unrolls())
-    changes = {name: float((value - before[name]).abs().max()) for name, value in networks.state_dict().items()}
-    assert_partly(changes, "encoder")
+    assert_partly(changes_since(before, networks), "encoder")

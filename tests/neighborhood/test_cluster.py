@@ -235,9 +235,8 @@ def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 
 
 def on_segment(sample, anchors: Transitions, partners: np.ndarray) -> None:
     mix = sample.mix.numpy()[:, None].astype(np.float64)
-    np.testing.assert_allclose(
-        row_vectors(sample.transitions), mix * row_vectors(anchors) + (1 - mix) * partners, atol=1e-5
-    )
+    expected = mix * row_vectors(anchors) + (1 - mix) * partners
+    np.testing.assert_allclose(row_vectors(sample.transitions), expected, atol=1e-5)
 
 
 def test_center_blends_are_between_anchor_and_mean():

@@ -77,9 +77,8 @@ FIND = "from interreplay.experiments.flags.config_files import folder, names; pr
 
 def test_an_installed_wheel_finds_its_configurations(built, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(installed(built, "--prefix", tmp_path))}
-    done = subprocess.run(
-        [sys.executable, "-c", FIND], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
-    )
+    words = [sys.executable, "-c", FIND]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
     assert done.stdout == f"{tmp_path / 'share/interreplay/configs'} True\n", done.stderr
 
 

@@ -75,13 +75,9 @@ def test_pytorch_comes_first_and_everything_is_pinned(tmp_path, torch):
         tmp_path / "bin/pip", f'[ "$2" = --index-url ] || cat "$3" >{tmp_path}/constraints; echo "$@" >>{tmp_path}/pip'
     )
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["sh", "env/install_in_image.sh", torch],
-        cwd=ROOT,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-    )
+    words = ["sh", "env/install_in_image.sh", torch]
+    env = {**os.environ, "PATH": path}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, second = (tmp_path / "pip").read_text().splitlines()
     pinned = next(
@@ -116,9 +112,8 @@ def run(site: Path, text: str, **env: str) -> subprocess.CompletedProcess:
     own = {"PATH": f"{site / 'bin'}:{os.environ['PATH']}", "INTERREPLAY_IMAGE": str(site / "interreplay.sif")} | env
     own |= {"INTERREPLAY_HOME": str(ROOT), "INTERREPLAY_VENV": str(CONTAINER), "SLURM_JOB_ID": "12"}
     common = ROOT / "cluster_deployment" / "common.sh"
-    return subprocess.run(
-        ["bash", "-uc", f'. "{common}"; {text}'], env={**os.environ, **own}, capture_output=True, text=True, timeout=120
-    )
+    words = ["bash", "-uc", f'. "{common}"; {text}']
+    return subprocess.run(words, env={**os.environ, **own}, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.slow
@@ -157,9 +152,8 @@ def test_a_missing_image_is_one_line(site):
     ("target", "tag", "torch"), [("docker-cpu", "interreplay", None), ("docker-gpu", "interreplay:cuda", "cu126")]
 )
 def test_make_builds_the_images(target, tag, torch):
-    done = subprocess.run(
-        ["make", "--no-print-directory", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    words = ["make", "--no-print-directory", "-n", target]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     words = done.stdout.split()
     assert words[:2] == ["docker", "build"] and words[words.index("-t") + 1] == tag
     assert (f"TORCH={torch}" in words) == (torch is not None)

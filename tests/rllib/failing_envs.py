@@ -43,9 +43,8 @@ class Counting(gym.Env):
 class Parts(Counting):
     """`Counting` with observations of two named parts."""
 
-    observation_space = gym.spaces.Dict(
-        {name: gym.spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in ("episode", "step")}
-    )
+    number = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    observation_space = gym.spaces.Dict(episode=number, step=number)
 
     def observation(self) -> Any:
         episode, step = super().observation()
@@ -135,11 +134,8 @@ class ResetWithoutSeed(Counting):
 
 def observing(name: str, space: gym.Space, usual: Any, failing: Any) -> Any:
     """Return a class of environments that observe `usual`, and `failing` in their failing step."""
-    members = {
-        "observation_space": space,
-        "observation": lambda self: usual,
-        "fail": lambda self, result: (failing, *result[1:]),
-    }
+    members = {"observation_space": space, "observation": lambda self: usual}
+    members["fail"] = lambda self, result: (failing, *result[1:])
     return type(name, (Counting,), members)
 
 

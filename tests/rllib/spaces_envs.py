@@ -88,11 +88,8 @@ gym.register("StackedLine-v0", stacked)
 
 PUSH = Box(-1, 1, (1,), np.float32)
 FORCES = Box(np.array([[0.0, -3.0]]), np.array([[4.0, 1.0]]), dtype=np.float64)
-ACTIONS = {
-    "Dict": Dict(push=PUSH, forces=FORCES),
-    "Tuple": Tuple((PUSH, FORCES)),
-    "Nested": Dict(arm=Dict(push=PUSH, rest=Tuple((FORCES, PUSH))), base=FORCES),
-}
+NESTED = Dict(arm=Dict(push=PUSH, rest=Tuple((FORCES, PUSH))), base=FORCES)
+ACTIONS = {"Dict": Dict(push=PUSH, forces=FORCES), "Tuple": Tuple((PUSH, FORCES)), "Nested": NESTED}
 REJECTED = {
     "MultiDiscrete": MultiDiscrete([3, 3]),
     "MultiBinary": MultiBinary(4),

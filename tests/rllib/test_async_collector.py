@@ -12,12 +12,8 @@ from interreplay.rllib.env_runner import remote
 from interreplay.rllib.env_runner.remote import Answer, AsyncCollector
 from interreplay.runs import state_files
 
-CONFIG = SimpleNamespace(
-    max_requests_in_flight_per_env_runner=2,
-    sample_timeout_s=None,
-    max_lag=5,
-    stats_cls_lookup=MetricsLogger().stats_cls_lookup,
-)
+CONFIG = SimpleNamespace(max_requests_in_flight_per_env_runner=2, sample_timeout_s=None, max_lag=5)
+CONFIG.stats_cls_lookup = MetricsLogger().stats_cls_lookup
 RUNNERS = SimpleNamespace(missing=lambda: None, states=dict, load_states=lambda states, env_steps: None)
 
 

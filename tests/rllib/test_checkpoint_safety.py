@@ -167,10 +167,8 @@ def test_code_in_the_folder_of_a_run_is_not_imported(checkpoint, ran, tmp_path, 
     (run / "payload.py").write_text(f"open({str(ran)!r}, 'w')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for change in (
-        {"env": "results.run.payload:Env-v0"},
-        {"env_config": {"env": "Pendulum-v1", "arguments": {}, "around": [{"type": "results.run.payload:W"}]}},
-    ):
+    around = {"env": "Pendulum-v1", "arguments": {}, "around": [{"type": "results.run.payload:W"}]}
+    for change in ({"env": "results.run.payload:Env-v0"}, {"env_config": around}):
         configured(run / "checkpoint_00000100", **({"env": NAME} | change))
         assert enjoy.main([str(run), "--episodes", "1"]) == 2
         assert "is the folder of a run, from which no code is imported" in capsys.readouterr().err

@@ -14,9 +14,7 @@ from interreplay.rllib import DQNConfig
 from tests.experiments.commands.command_lines import read_csv
 from tests.rllib.small_runs import config, same, weights
 
-SMALL = (
-    "--total_env_steps 300 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 16 --hiddens 8,8".split()
-)
+SMALL = "--total_env_steps 300 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 16 --hiddens 8".split()
 QUIET = "--buffer_size 1000 --evaluation_interval 0 --preset none --quiet".split()
 REPLAYING = [name for name, row in ALGORITHMS.items() if not row.unrolls]
 

@@ -108,9 +108,8 @@ def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, c
     assert last["num_env_steps_sampled_lifetime"] == 160
     assert last["learners/default_policy/num_updates_lifetime"] == 131  # as without the crash
     saved = cat(list(open_saved("x", run / "checkpoint_00000160").portions()))
-    assert equal(
-        saved.replace(truncated=saved.terminated), everything(store).replace(truncated=saved.terminated, extras={})
-    )
+    stored = everything(store).replace(truncated=saved.terminated, extras={})
+    assert equal(saved.replace(truncated=saved.terminated), stored)
 
 
 def test_recovered_rows_count_as_in_an_uninterrupted_run():

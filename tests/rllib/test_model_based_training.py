@@ -10,15 +10,8 @@ from interreplay.experiments.commands.preparation import prepare
 from interreplay.experiments.flags.training_flags import resolve_settings
 from tests.rllib.small_runs import config, continued, run, same, weights
 
-QUICK = {
-    "members": 3,
-    "elites": 2,
-    "model_hiddens": (16, 16),
-    "max_epochs": 2,
-    "fit_every": 25,
-    "rollouts": 4,
-    "model_batch_size": 32,
-}
+QUICK = {"members": 3, "elites": 2, "model_hiddens": (16, 16), "max_epochs": 2, "fit_every": 25, "rollouts": 4}
+QUICK["model_batch_size"] = 32
 
 
 def modelled(env="Pendulum-v1", trainer="SAC", real="Uniform", **arguments):

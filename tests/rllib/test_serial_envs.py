@@ -15,13 +15,8 @@ from tests.rllib import spaces_envs  # noqa: F401
 from tests.rllib.small_runs import config
 
 PREFIX = "tests.rllib.spaces_envs:"
-NAMES = [
-    "Pendulum-v1",
-    "InvertedPendulum-v5",
-    "CartPole-v1",
-    PREFIX + "NestedLine-v0",
-    PREFIX + "ImageAndVectorLine-v0",
-]
+NAMES = ["Pendulum-v1", "InvertedPendulum-v5", "CartPole-v1"]
+NAMES += [PREFIX + "NestedLine-v0", PREFIX + "ImageAndVectorLine-v0"]
 NAMES += [PREFIX + "DiscreteLine-v0", PREFIX + "StackedLine-v0"]
 
 

@@ -103,11 +103,7 @@ FALLING = {"actor_lr": [[0, 3e-4], [100, 1e-5]]}
         ({}, {"hiddens": (9,)}, "hiddens of the runs is"),
         ({"network": {"actor": ["ReLU", "Linear"]}}, {"network": {"actor": ["Linear"]}}, "network of the runs is"),
         (FALLING, {"actor_lr": [[0, 3e-4], [900, 1e-5]]}, "actor_lr of the runs is"),
-        (
-            FALLING,
-            FALLING | {"updates_per_step": 2.0},
-            r"updates_per_step of the runs is 1\.0 and 2\.0; expected equal",
-        ),
+        (FALLING, FALLING | {"updates_per_step": 2.0}, r"updates_per_step of the runs is 1\.0 and 2\.0; expected"),
     ],
 )
 def test_runs_with_different_settings_are_rejected(one, other, message):

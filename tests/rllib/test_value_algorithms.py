@@ -151,10 +151,7 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
         ({"kappa": 0.5}, "kappa is 0.5 and distribution 'mean'; expected distribution 'quantiles' or 'implicit'"),
         ({"value_range": [0, 5], "distribution": "quantiles"}, r"value_range is \(0, 5\) and distribution 'quantiles'"),
         ({"atoms": 9}, "atoms is 9 and distribution 'mean'; expected distribution 'categorical' or"),
-        (
-            {"huber_delta": None, "distribution": "implicit"},
-            "huber_delta is None and distribution 'implicit'; expected",
-        ),
+        ({"huber_delta": None, "distribution": "implicit"}, "huber_delta is None and distribution 'implicit'; expect"),
         ({"sigma0": 0.1}, "sigma0 is 0.1 and noisy False; expected noisy True, or no sigma0"),
         ({"sigma0": 0.1, "network": {"q": NOISY}}, "network lists layers; expected sigma0 of NoisyLinear in network"),
         ({"dueling": True} | NARROW, "expected 'float32' with dueling"),

@@ -41,16 +41,12 @@ def test_integral_and_quantile_follow_the_weight(weight, count):
     assert weight.quantile(shares, count) == pytest.approx(ages, abs=1e-9)
 
 
+DECAYS = [SampleWeightDecay(30, 0.1), SampleWeightDecay(200, 0.5), Faded(rate=0.95, floor=0.1)]
+DECAYS.append(ExponentialDecay(0.9999, 0.1))
+
+
 @pytest.mark.parametrize(("rows", "capacity"), [(50, 80), (130, 50)])
-@pytest.mark.parametrize(
-    "selector",
-    [
-        SampleWeightDecay(30, 0.1),
-        SampleWeightDecay(200, 0.5),
-        Faded(rate=0.95, floor=0.1),
-        ExponentialDecay(0.9999, 0.1),
-    ],
-)
+@pytest.mark.parametrize("selector", DECAYS)
 def test_frequencies_are_the_integrals_of_the_weight(selector, rows, capacity):
     storage = stored(rows, capacity)
     weight = getattr(selector, "weight", selector)

@@ -70,9 +70,8 @@ def test_tables_contain_the_steps_that_led_to_events(history, portion, gaps):
     ("shares", "default"), [([0.3, 0.1], 0.6), (None, 0.5), ([0.5, 0.5], 0.0), (np.array([0.0, 0.2]), 0.8)]
 )
 def test_shares_are_exact_and_rows_of_a_table_equally_likely(shares, default):
-    buffer = EventTables(
-        capacity=200, events=["reward > 1", "terminated"], shares=shares, default_share=0.5, history=1, seed=0
-    )
+    events = {"events": ["reward > 1", "terminated"], "shares": shares, "default_share": 0.5, "history": 1}
+    buffer = EventTables(capacity=200, seed=0, **events)
     buffer.add(make(200, ends=0.1))
     each = [default, *([0.25, 0.25] if shares is None else shares)]
     assert buffer.selector.current_shares(40) == pytest.approx(each)

@@ -94,10 +94,8 @@ def test_la3p_draws_uniform_critic_and_actor_rows(share):
     for first, last, weights in zip(limits, limits[1:], (np.ones(ROWS), SIZES**0.4, SIZES**-0.4), strict=False):
         if last > first:
             assert agree(count_draws(buffer, slice(first, last)), weights), (first, last)
-    mixture = sum(
-        n / 96 * weights / weights.sum()
-        for n, weights in zip(counts, (np.ones(ROWS), SIZES**0.4, SIZES**-0.4), strict=True)
-    )
+    shares = zip(counts, (np.ones(ROWS), SIZES**0.4, SIZES**-0.4), strict=True)
+    mixture = sum(n / 96 * weights / weights.sum() for n, weights in shares)
     assert sample.probabilities.numpy() == pytest.approx(mixture[sample.slots.numpy()], rel=1e-4)
 
 

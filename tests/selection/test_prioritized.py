@@ -140,9 +140,8 @@ def test_interpolated_priorities_of_anchor_and_neighbor():
         shares, partners, slots = sample.mix.tolist(), sample.neighbor_slots.tolist(), sample.slots.tolist()
         for row in rows:
             if partners[row] >= 0:
-                expected[partners[row]] = (
-                    (1 - shares[row]) * abs(updates(40)[row]) + shares[row] * before[partners[row]] + 0.01
-                )
+                share = shares[row]
+                expected[partners[row]] = (1 - share) * abs(updates(40)[row]) + share * before[partners[row]] + 0.01
         for row in rows:
             expected[slots[row]] = shares[row] * abs(updates(40)[row]) + (1 - shares[row]) * before[slots[row]] + 0.01
         nmer.update(sample, updates(40))

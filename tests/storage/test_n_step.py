@@ -56,10 +56,8 @@ def test_rows_equal_those_of_a_naive_loop(kind, n, capacity):
         for i in range(len(stored)):
             expected = naive(stored, i, n)
             assert np.array_equal(found.next_obs[i].numpy(), expected["next_obs"])
-            assert (bool(found.terminated[i]), bool(found.truncated[i])) == (
-                expected["terminated"],
-                expected["truncated"],
-            )
+            ends = (bool(found.terminated[i]), bool(found.truncated[i]))
+            assert ends == (expected["terminated"], expected["truncated"])
             assert float(found.rewards[i]) == pytest.approx(expected["rewards"], abs=1e-5)
             assert float(found.discounts[i]) == pytest.approx(expected["discounts"], abs=1e-6)
             assert np.array_equal(found.obs[i].numpy(), stored[i]["obs"])

@@ -207,11 +207,7 @@ DISCRETE = {"obs_shape": (), "obs_dtype": np.int64, "action_shape": (), "action_
         (NMER, DISCRETE, "obs of torch.int64 and actions of torch.int64 cannot be blended"),
         (NMER, {"obs_shape": {"camera": (2,)}, "obs_dtype": np.uint8}, "obs.camera of torch.uint8 cannot be blended"),
         (DeviceNMER, IMAGE, "obs of torch.uint8 cannot be blended; expected floats"),
-        (
-            DeviceNMER,
-            DICT,
-            "obs.observation is a part of a Dict; expected arrays of floats, or NMER instead of DeviceNMER",
-        ),
+        (DeviceNMER, DICT, "obs.observation is a part of a Dict; expected arrays of floats, or NMER instead of"),
         (Noise, IMAGE, "obs of torch.uint8 cannot be perturbed; expected floats"),
         (Noise, DISCRETE, "actions of torch.int64 cannot be perturbed; expected floats"),
         (S4RL, IMAGE, "obs of torch.uint8 cannot be augmented; expected floats"),

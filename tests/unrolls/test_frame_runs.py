@@ -34,12 +34,9 @@ class Game:
 
     def reset(self) -> np.ndarray:
         first = self.frame()
-        others = {
-            "repeat": lambda: first,
-            "zeros": lambda: np.zeros_like(first),
-            "others": self.frame,
-        }[self.padding]
-        return np.stack([*(others() for _ in range(STACK - 1)), first])
+        others = {"repeat": [first] * (STACK - 1), "zeros": [np.zeros_like(first)] * (STACK - 1)}
+        drawn = [self.frame() for _ in range(STACK - 1)]
+        return np.stack([*others.get(self.padding, drawn), first])
 
     def step(self, env: int) -> None:
         if self.over[env]:

@@ -24,6 +24,9 @@ FULL = CUSTOM | {
 }
 
 
+OURS = {"type": "queue", "share": 0.5}
+
+
 def error_of(entries: object) -> str:
     with pytest.raises(UsageError) as caught:
         read(entries if isinstance(entries, str) else json.dumps(entries), batch_size=10)
@@ -83,10 +86,8 @@ def test_our_settings():
     one, other = mix.sources["prioritized"], mix.sources["uniform"]
     assert isinstance(one.selector, Prioritized) and (one.selector.alpha, one.selector.beta) == (0.7, 0.5)
     assert one.fill_in == 0.1 and isinstance(other.store.insertion, insertion.Reservoir) and mix.queue.capacity == 8
-    elite, attentive = (
-        make_mix([{"type": "queue", "share": 0.5}, {"type": kind, "share": 0.5}]).sources[kind]
-        for kind in ("elite", "attentive")
-    )
+    kinds = ("elite", "attentive")
+    elite, attentive = (make_mix([OURS, {"type": kind, "share": 0.5}]).sources[kind] for kind in kinds)
     assert (elite.selector.multiplier, elite.selector.alpha, elite.store.capacity) == (6, 2, 1_000)
     assert (attentive.selector.multiplier, attentive.selector.alpha) == (3, 1)
     assert {name for names in TYPES.values() for name in names} | {"candidates"} == set(SourceSettings.__annotations__)
@@ -108,41 +109,26 @@ MISTAKES = [
     ([QUEUE, PLAIN | {"sample_ratio": 0.4}], "the shares are {'queue': 0.5, 'uniform': 0.4}; expected them to add up"),
     ([QUEUE, PLAIN | {"sample_ratio": -0.5}], "sample_ratio of source 2 of replay_parameters, standard, must be"),
     ([QUEUE, PLAIN | {"sample_ratio": True}], "must be a number of at least 0, at most 1, got True"),
-    (
-        [QUEUE | {"sample_ratio": 0.25}, PLAIN | {"sample_ratio": 0.75}],
-        "sample_ratio 0.25 of source 1, queue, is 2.5 of 10 unrolls; expected a whole",
-    ),
+    ([QUEUE | {"sample_ratio": 0.25}, PLAIN | {"sample_ratio": 0.75}], "source 1, queue, is 2.5 of 10 unrolls; expect"),
     ([QUEUE | {"sample_ratio": 0}, PLAIN | {"sample_ratio": 1}], "the share of queue is 0; expected above 0"),
     ([PLAIN | {"sample_ratio": 1}], "a mix of uniform has no fresh unrolls; expected a queue"),
     ([QUEUE, QUEUE], "a mix has 2 queues"),
     ([{"type": "queue", "capacity": 1}, PLAIN], "source 1 of replay_parameters, queue, has no sample_ratio"),
-    (
-        [QUEUE, {k: v for k, v in CUSTOM.items() if k != "dist_function"}],
-        "custom, has no dist_function; expected one of",
-    ),
+    ([QUEUE, PLAIN | {"type": "custom"}], "custom, has no dist_function; expected one of"),
     ([QUEUE, CUSTOM | {"dist_function": "l2"}], "must be one of ln_norm, cos_dist, kl_div, got 'l2'"),
     ([QUEUE, FULL | {"elite_sampling_strategy": "strategy5"}], "must be one of strategy1, strategy2"),
     ([QUEUE, FULL | {"lambda_batch_multiplier": 0}], "lambda_batch_multiplier of source 2"),
     ([QUEUE, FULL | {"alfa_annealing_factor": 0}], "must be a number above 0, got 0"),
     ([QUEUE, FULL | {"elite_batch_size": 0}], "elite_batch_size of source 2"),
     ([QUEUE, FULL | {"p": 0}], "p of source 2 of replay_parameters, custom, must be a whole number of at least 1"),
-    ([{"type": "queue", "share": 0.5}, {"type": "elit", "share": 0.5}], "has the type 'elit'; did you mean elite?"),
-    ([{"type": "queue", "share": 0.5}, 7], "source 2 of the mix is 7; expected a mapping such as"),
-    (
-        [{"type": "queue", "share": 1.0, "norm": 2}],
-        "source 1 of the mix, queue, has no setting 'norm'; accepted: share",
-    ),
-    ([{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "distance": "ln"}], "no setting 'distance'"),
-    (
-        [{"type": "queue", "share": 0.5}, {"type": "elite", "share": 0.5, "strategy": 5}],
-        "must be a whole number from 1 to 4, got 5",
-    ),
-    ([{"type": "queue", "share": "half"}], "share of source 1 of the mix, queue, must be a number of at least 0"),
-    ([{"type": "queue", "share": 0.5}, {"type": "uniform"}], "source 2 of the mix, uniform, has no share"),
-    (
-        [{"type": "queue", "share": [1, 0]}, {"type": "uniform", "share": [0, 1]}],
-        "the share of queue is [1, 0]; expected above 0",
-    ),
+    ([OURS, {"type": "elit", "share": 0.5}], "has the type 'elit'; did you mean elite?"),
+    ([OURS, 7], "source 2 of the mix is 7; expected a mapping such as"),
+    ([OURS | {"norm": 2}], "source 1 of the mix, queue, has no setting 'norm'; accepted: share"),
+    ([OURS, {"type": "uniform", "share": 0.5, "distance": "ln"}], "no setting 'distance'"),
+    ([OURS, {"type": "elite", "share": 0.5, "strategy": 5}], "must be a whole number from 1 to 4, got 5"),
+    ([OURS | {"share": "half"}], "share of source 1 of the mix, queue, must be a number of at least 0"),
+    ([OURS, {"type": "uniform"}], "source 2 of the mix, uniform, has no share"),
+    ([OURS | {"share": [1, 0]}, {"type": "uniform", "share": [0, 1]}], "the share of queue is [1, 0]; expected"),
 ]
 
 
@@ -152,9 +138,8 @@ def test_each_mistake_is_reported_in_one_line():
 
 
 def test_a_capacity_beyond_memory_is_rejected():
-    large = {"type": "uniform", "share": 0.5, "capacity": 10**14}
     with pytest.raises(UsageError, match="uniform, is 100000000000000; expected one that fits in memory"):
-        make_mix([{"type": "queue", "share": 0.5}, large])
+        make_mix([OURS, {"type": "uniform", "share": 0.5, "capacity": 10**14}])
 
 
 def test_settings_that_are_not_a_list_are_rejected():

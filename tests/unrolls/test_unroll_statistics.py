@@ -9,11 +9,8 @@ from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mix_settings import make_mix
 from tests.unrolls.unroll_builders import unrolls
 
-MIX = [
-    {"type": "queue", "share": 0.5},
-    {"type": "uniform", "share": 0.25, "capacity": 8},
-    {"type": "elite", "share": 0.25, "capacity": 8},
-]
+MIX = [{"type": "queue", "share": 0.5}]
+MIX += [{"type": kind, "share": 0.25, "capacity": 8} for kind in ("uniform", "elite")]
 
 
 def test_statistics_of_batches():

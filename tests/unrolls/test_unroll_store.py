@@ -20,27 +20,22 @@ def versions(store: UnrollStore) -> list[int]:
     return store[torch.arange(len(store))].version.tolist()
 
 
-KINDS = {
-    "vectors": {"obs": (3,)},
-    "dict": {"obs": {"state": (3,), "goal": (2, 2)}, "state": {"h": (4,), "c": (4,)}},
-    "grid": {"obs": (10, 10, 4), "obs_dtype": bool},
-    "doubles": {"obs": (3,), "obs_dtype": np.float64},
-}
+PARTS = {"obs": {"state": (3,), "goal": (2, 2)}, "state": {"h": (4,), "c": (4,)}}
 
 
 @pytest.mark.parametrize(
     ("kind", "make"),
     [
-        ("vectors", insertion.Fifo),
-        ("dict", insertion.Reservoir),
-        ("grid", insertion.Elite),
-        ("doubles", insertion.Fifo),
+        ({"obs": (3,)}, insertion.Fifo),
+        (PARTS, insertion.Reservoir),
+        ({"obs": (10, 10, 4), "obs_dtype": bool}, insertion.Elite),
+        ({"obs": (3,), "obs_dtype": np.float64}, insertion.Fifo),
     ],
 )
 def test_unrolls_are_returned_exactly(kind, make):
     store, added, draws = UnrollStore(7, make()), {}, rng()
     for start in range(0, 23, 5):
-        batch = unrolls(5, seed=start, first=start, **KINDS[kind])
+        batch = unrolls(5, seed=start, first=start, **kind)
         slots = store.add(batch, draws)
         assert slots.shape == (5,) and len(set(slots[slots >= 0].tolist())) == int((slots >= 0).sum())
         for number, slot in enumerate(slots.tolist()):

@@ -147,13 +147,8 @@ def curves(levels: dict[str, float], envs: tuple[str, ...], seeds: tuple[int, ..
 
 @pytest.fixture
 def tasks():
-    runs = pd.concat(
-        [
-            curves(LEVELS, LEARNED),
-            curves({"preset": 30.0, "better": 30.0}, (screening.NOT_LEARNED,)),
-            curves({"incomplete": 900.0}, LEARNED, (100,)),
-        ]
-    )
+    unlearned = curves({"preset": 30.0, "better": 30.0}, (screening.NOT_LEARNED,))
+    runs = pd.concat([curves(LEVELS, LEARNED), unlearned, curves({"incomplete": 900.0}, LEARNED, (100,))])
     return screening.group_areas(runs, dict.fromkeys((*LEARNED, screening.NOT_LEARNED), 10.0), (100, 101))
 
 

@@ -185,12 +185,8 @@ def test_terminated_rollouts_are_never_continued():
     starts = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [-5.0, 0.0]])
     steps = list(rollouts(starts, 4, torch.arange(10, 14)))
     assert [rows.episode.tolist() for rows in steps] == [[10, 11, 12, 13], [10, 11, 13], [10, 13], [13]]
-    assert [rows.terminated.tolist() for rows in steps] == [
-        [False, False, True, False],
-        [False, True, False],
-        [True, False],
-        [False],
-    ]
+    ends = [[False, False, True, False], [False, True, False], [True, False], [False]]
+    assert [rows.terminated.tolist() for rows in steps] == ends
     for before, after in zip(steps, steps[1:], strict=False):
         assert torch.equal(before.next_obs[~before.terminated], after.obs)  # each continues from its state
     assert [rows.truncated.any().item() for rows in steps] == [False] * 3 + [True]
@@ -218,10 +214,8 @@ def test_goal_functions_of_one_row_and_of_many():
 
 def test_rollout_lengths_follow_the_schedule():
     schedule = as_schedule((1, 15, 20_000, 150_000))
-    lengths = [
-        compute_rollout_length(schedule, steps)
-        for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
-    ]
+    steps = (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
+    lengths = [compute_rollout_length(schedule, step) for step in steps]
     assert lengths == [1, 1, 1, 2, 8, 14, 15, 15]
     assert [compute_rollout_length(as_schedule(3), steps) for steps in (0, 10**6)] == [3, 3]
     assert [compute_rollout_length(as_schedule((5, 1, 100, 100)), steps) for steps in (99, 100)] == [5, 1]

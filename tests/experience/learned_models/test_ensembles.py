@@ -150,9 +150,8 @@ def test_early_stopping_finds_the_best_epoch():
 def data(rows, seed=0, noise=0.1):
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=(rows, 4)).astype(np.float32)
-    outputs = np.stack([inputs[:, 0] * inputs[:, 1], np.sin(inputs[:, 2]), inputs[:, 3]], 1) + noise * rng.normal(
-        size=(rows, 3)
-    )
+    exact = np.stack([inputs[:, 0] * inputs[:, 1], np.sin(inputs[:, 2]), inputs[:, 3]], 1)
+    outputs = exact + noise * rng.normal(size=(rows, 3))
     return torch.from_numpy(inputs), torch.from_numpy(outputs.astype(np.float32))
 
 
@@ -204,18 +203,11 @@ def test_split_uses_each_row_once():
 
 def test_patience_lasts_at_least_a_hundred_steps():
     settings = FitSettings(batch_size=256, patience=5)
-    assert [settings.patience_in_epochs(rows) for rows in (1, 256, 257, 600, 8_000, 100_000)] == [
-        100,
-        100,
-        50,
-        34,
-        5,
-        5,
-    ]
+    rows = (1, 256, 257, 600, 8_000, 100_000)
+    assert list(map(settings.patience_in_epochs, rows)) == [100, 100, 50, 34, 5, 5]
 
 
 def test_initial_weights_are_truncated():
     made = Networks(3, [50, 40, 2], np.random.default_rng(0), bounds=1)
-    assert float(made.weights[0].abs().max()) <= 1 / 50**0.5 and float(made.weights[0].std()) == pytest.approx(
-        0.88 * 0.5 / 50**0.5, rel=0.05
-    )
+    weights = made.weights[0]
+    assert float(weights.abs().max()) <= 50**-0.5 and float(weights.std()) == pytest.approx(0.44 * 50**-0.5, rel=0.05)

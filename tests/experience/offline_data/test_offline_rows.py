@@ -82,10 +82,8 @@ def test_a_wrapped_saved_buffer_and_a_run_s_newest_checkpoint(tmp_path):
     for start in range(0, 150, 15):
         buffer.add(found[start : start + 15])
     state_files.save(tmp_path / "state", buffer.state_dict())
-    state_files.write_atomically(
-        tmp_path / "run" / "checkpoint_00000150",
-        lambda folder: checkpoint_of({"sources": {"x": buffer.state_dict()}}, folder),
-    )
+    state = {"sources": {"x": buffer.state_dict()}}
+    state_files.write_atomically(tmp_path / "run" / "checkpoint_00000150", lambda folder: checkpoint_of(state, folder))
     for path in ("state", "run", "run/checkpoint_00000150"):
         storage = open_rows(str(tmp_path / path), spaces())
         identical(plain(everything(storage)), plain(found[50:]))
@@ -529,7 +527,5 @@ def test_a_folder_of_minari_that_cannot_be_used_is_reported(tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "file" / "minari"))
     for act in (check_new, open_id):
-        with pytest.raises(
-            UsageError, match=r"file/minari cannot be used \(Not a directory\); the variable MINARI"
-        ):
+        with pytest.raises(UsageError, match=r"file/minari cannot be used \(Not a directory\); the variable MINARI"):
             act("pendulum/sac-v0")

@@ -43,9 +43,8 @@ def settings(*words: str):
 def start(*arguments: object, **options) -> subprocess.Popen[str]:
     command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
     own = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own, **options
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, text=True, env=own, **pipes, **options)
 
 
 def the_run(local_dir: Path) -> Path:

@@ -63,9 +63,8 @@ def test_words_replace_the_file_and_flags_replace_both_wherever_they_stand():
 
 
 def test_words_alone_are_flags():
-    assert vars(settings("env=CartPole-v1 trainer=DQN seed=3")) == vars(
-        settings("--env CartPole-v1 --trainer DQN --seed 3")
-    )
+    words = settings("env=CartPole-v1 trainer=DQN seed=3")
+    assert vars(words) == vars(settings("--env CartPole-v1 --trainer DQN --seed 3"))
     assert settings("--buffer NMER --buffer_arg k=3 alpha_lr=.5").buffer_args == {"k": 3}, "a flag's own word"
 
 

@@ -18,9 +18,7 @@ from interreplay.runs.run_folder import STEPS
 from tests.experiments.commands.command_lines import PATIENCE, checkpoints, rejects, rows, start, steps, the_run
 
 ROOT = Path(__file__).resolve().parents[3]
-TINY = (
-    "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1".split()
-)
+TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16 --evaluation_num_episodes 1".split()
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 EVALUATION_RETURN = NAMES["evaluation"][0]
 

@@ -149,10 +149,10 @@ def test_unavailable_environments_are_one_line(folder):
         assert repr(requested) in str(caught.value) and message in " ".join(str(caught.value).split())
 
 
-@pytest.mark.parametrize(
-    ("program", "requested", "moved"),
-    [("default_worker.py", True, True), ("default_worker.py", False, False), ("mine.py", True, False)],
-)
+MOVED = [("default_worker.py", True, True), ("default_worker.py", False, False), ("mine.py", True, False)]
+
+
+@pytest.mark.parametrize(("program", "requested", "moved"), MOVED)
 def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, requested, moved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     here = os.getcwd()

@@ -59,9 +59,7 @@ def test_unfinished_runs_are_left_out_and_the_first_arm_stays_the_baseline(paren
 
 def test_renamed_checkpoints_keep_their_steps_and_those_set_aside_are_not_chosen(parent):
     (parent / "checkpoint_00100000").rename(parent / "kept_checkpoint_00100000.set_aside")
-    with pytest.raises(
-        UsageError, match=r"RUN .* holds no checkpoint_\* folder; give the folder of a run or of a checkpoint"
-    ):
+    with pytest.raises(UsageError, match=r"RUN .* holds no checkpoint_\* folder; give the folder of a run or of"):
         fork.find_checkpoint(parent, 100_000)
     renamed = fork.find_checkpoint(parent / "kept_checkpoint_00100000.set_aside", None)
     state_files.save(renamed, {"algorithm": {LOOP_STATE: {"env_steps": 100_000}}})

@@ -108,11 +108,8 @@ def test_help_is_short_and_complete_on_request(name, capsys):
 
 
 def test_help_on_a_word(capsys):
-    for word, there, absent in (
-        ("replay", "--buffer", "--gamma"),
-        ("learner", "--gamma", "--buffer_size"),
-        ("n-step", "--n_step", "--gamma"),
-    ):
+    for words in ("replay --buffer --gamma", "learner --gamma --buffer_size", "n-step --n_step --gamma"):
+        word, there, absent = words.split()
         text = printed("train", capsys, word)
         assert f"  {there} " in text and f"  {absent} " not in text
     message = "--help zzz: expected all, or a part of the name or heading of a flag"

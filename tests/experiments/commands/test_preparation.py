@@ -46,10 +46,8 @@ def test_a_resumed_run_uses_the_requested_learning_rate(tmp_path, capsys, monkey
     assert [each["actor"] for each in seen] == [1e-5] * 3 and seen[0]["critic"] == 3e-4
     written = json.loads((run / "checkpoint_00000250" / "settings.json").read_text())
     assert (written["actor_lr"], written["alpha_lr"]) == (1e-5, 0.0)
-    assert written["rate_changes"] == [
-        {"env_steps": 100, "actor_lr": [3e-4, 1e-5]},
-        {"env_steps": 200, "alpha_lr": [3e-4, 0.0]},
-    ]
+    changes = [{"env_steps": 100, "actor_lr": [3e-4, 1e-5]}, {"env_steps": 200, "alpha_lr": [3e-4, 0.0]}]
+    assert written["rate_changes"] == changes
     assert json.loads((run / "params.json").read_text())["actor_lr"] == 1e-5
 
 

@@ -50,9 +50,8 @@ def test_a_resumed_run_keeps_its_mix():
 
 def test_a_settings_file_equals_flags(tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text(
-        "trainer: IMPALA\nreplay_parameters:\n  - {type: queue, share: 0.5}\n  - {type: attentive, share: 0.5}\n"
-    )
+    sources = "[{type: queue, share: 0.5}, {type: attentive, share: 0.5}]"
+    path.write_text(f"trainer: IMPALA\nreplay_parameters: {sources}\n")
     made = settings(f"--config {path}")
     assert made.buffer == "UnrollMix"
     assert [source["type"] for source in made.buffer_args["parameters"]] == ["queue", "attentive"]

@@ -82,9 +82,8 @@ def test_the_scale_extends_from_random_actions_to_the_best_method(tmp_path):
 
     for buffer, values in (("Uniform", [5.0, 40.0]), ("NMER", [7.0, 102.0])):
         ours(tmp_path / "later", "Hopper-v5", buffer, 0, values, learning_starts=0)
-    assert one(tables_of(tmp_path / "later")[1]["scale"])["low"] == 6, (
-        "without random actions, it starts with the curves"
-    )
+    scale = tables_of(tmp_path / "later")[1]["scale"]
+    assert one(scale)["low"] == 6, "without random actions, it starts with the curves"
 
 
 def test_equal_returns_are_no_scale(tmp_path):
@@ -219,11 +218,8 @@ def test_summaries_without_a_scale_or_with_one_seed(tmp_path):
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, -50.0, -90.0])
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, -40.0, -80.0])
     (section,), tables = tables_of(tmp_path)
-    assert summaries(section, tables) == {
-        "NMER": [
-            "Hopper-v5: NMER has a mean return over steps 7.50 above that of Uniform, 1 seed: too few for an interval."
-        ]
-    }
+    text = "Hopper-v5: NMER has a mean return over steps 7.50 above that of Uniform, 1 seed: too few for an interval."
+    assert summaries(section, tables) == {"NMER": [text]}
     ours(tmp_path, "Hopper-v5", "NMER", 1, [0.0, -40.0, -80.0])
     (section,), tables = tables_of(tmp_path)
     assert summaries(section, tables)["NMER"][0].endswith("Uniform, 1 seed: too few for an interval.")

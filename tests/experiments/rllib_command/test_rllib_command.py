@@ -81,9 +81,8 @@ def test_rllibs_own_algorithms_take_our_replay_methods(run, env):
     made = configure(make_default_config(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
     made.validate()
     assert made.algo_class.__name__ == f"Stock{run.removesuffix('-stock')}" and made.env == env
-    kept = configure(
-        make_default_config(run, env, str), {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}}
-    )
+    stock = {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}}
+    kept = configure(make_default_config(run, env, str), stock)
     assert kept.algo_class.__name__ == run.removesuffix("-stock")
 
 
@@ -239,9 +238,8 @@ def test_results_beyond_the_last_checkpoint_are_dropped(tmp_path, monkeypatch):
         (folder / "progress.csv").write_text("training_iteration\n1\n2\n3\n")
         checkpoint = None if saved is None else SimpleNamespace(metrics={"training_iteration": saved})
         storage = SimpleNamespace(trial_fs_path=str(folder), trial_dir_name=folder.name)
-        made = SimpleNamespace(
-            status=status, TERMINATED="TERMINATED", storage=storage, latest_checkpoint_result=checkpoint
-        )
+        made = SimpleNamespace(status=status, TERMINATED="TERMINATED", storage=storage)
+        made.latest_checkpoint_result = checkpoint
         trials.append(made)
     trials.append(Trial("SAC", stub=True, storage=StorageContext(str(tmp_path), tmp_path.name)))  # it has never run
     monkeypatch.setattr(main.tune, "ExperimentAnalysis", lambda folder: SimpleNamespace(trials=trials))
@@ -358,11 +356,8 @@ def test_progress_is_a_table_with_returns():
     for n, more in enumerate(({}, {"env_runners": {"episode_return_mean": 1.0}}, {"done": True}), 1):
         result = {"training_iteration": n, "num_env_steps_sampled_lifetime": 1000 * n, "time_total_s": 2.0}
         table.on_trial_result(n, [trial], trial, result | more)
-    assert [line.split()[-3:] for line in lines] == [
-        ["steps", "return", "seconds"],
-        ["1,000", "-", "2"],
-        ["3,000", "-", "2"],
-    ]
+    expected = [["steps", "return", "seconds"], ["1,000", "-", "2"], ["3,000", "-", "2"]]
+    assert [line.split()[-3:] for line in lines] == expected
 
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "tuned"

@@ -21,9 +21,8 @@ def kept(tmp_path, monkeypatch):
         run = results / name
         run.mkdir(parents=True)
         TrialFolder(run).note(state=state, env_steps=20)
-        (run / "params.json").write_text(
-            json.dumps(SETTINGS | {"output_dir": str(results), "offline_data": str(results / "old")})
-        )
+        paths = {"output_dir": str(results), "offline_data": str(results / "old")}
+        (run / "params.json").write_text(json.dumps(SETTINGS | paths))
         (run / "result.json").write_text("".join(json.dumps(line) + "\n" for line in LINES))
     (results / "study.yaml").write_text(f"seeds: 2\nsettings: {{offline_data: {results}/old}}\n")
     keep_study.main([str(results), str(tmp_path / "kept")])

@@ -127,9 +127,8 @@ def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(cluster, 
     assert {name: float(row["tau"]) for name, row in rows.items()} == {name: v["tau"] for name, v in after.items()}
     assert [rows[name]["state"] for name in sorted(after)] == ["finished", "finished", "stopped early"]
     for name, values in after.items():
-        assert recorded_steps(results / name) == ([100, 200] if rows[name]["state"] == "finished" else [100]), (
-            "nothing is lost or repeated"
-        )
+        expected = [100, 200] if rows[name]["state"] == "finished" else [100]
+        assert recorded_steps(results / name) == expected, "nothing is lost or repeated"
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
     (found,) = [line for line in out.splitlines() if line.startswith("command of the best in tests.")]

@@ -45,9 +45,8 @@ def test_videos_of_evaluations_are_in_tensorboard(tmp_path, capsys):
         with Image.open(io.BytesIO(film.encoded_image_string)) as frames:
             assert frames.size == (240, 240) and 1 < frames.n_frames <= longest
     # A resumed run may omit them, and pictures are not in checkpoints.
-    assert (
-        main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "500", "--video_to_tensorboard", "False"]) == 0
-    )
+    words = ["--resume", str(the_run(tmp_path)), "--total_env_steps", "500", "--video_to_tensorboard", "False"]
+    assert main(words) == 0
 
 
 @pytest.mark.slow

@@ -32,11 +32,8 @@ def reported(tmp_path):
     error.write_text("traceback\nThe actor died: worker exit type SYSTEM_ERROR\nmore\n")
     folder = tmp_path / "a"
     folder.mkdir()
-    trial = Trial(
-        config={"job": {"folder": str(folder), "settings": {"total_env_steps": 500}}},
-        error_file=str(error),
-        last_result={},
-    )
+    job = {"folder": str(folder), "settings": {"total_env_steps": 500}}
+    trial = Trial(config={"job": job}, error_file=str(error), last_result={})
 
     def on_event(event, name, figures):
         events.append((event, figures.get("reason")))

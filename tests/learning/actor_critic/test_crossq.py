@@ -98,9 +98,8 @@ def test_losses_and_gradients_equal_the_definition(warm_up, done, m, monkeypatch
     values = torch.minimum(*(passed(networks.critics, j, judged, False, warm)[:, 0] for j in range(2)))
     actor_loss = (row_weights * (alpha * log_probs - values)).mean()
     assert report[1].item() == pytest.approx(actor_loss.item(), rel=1e-9)
-    for p, gradient in zip(
-        networks.actor.parameters(), torch.autograd.grad(actor_loss, list(before.actor.parameters())), strict=True
-    ):
+    gradients = torch.autograd.grad(actor_loss, list(before.actor.parameters()))
+    for p, gradient in zip(networks.actor.parameters(), gradients, strict=True):
         first = update.optimizers["actor"].state[p]["exp_avg"]
         torch.testing.assert_close(first, 0.5 * gradient, rtol=1e-7, atol=1e-13)
     gradient = -(row_weights * (log_probs.detach() - 3.0)).mean()

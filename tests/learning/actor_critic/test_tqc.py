@@ -52,10 +52,8 @@ def test_the_quantile_huber_loss_is_the_mean_over_all_pairs(kappa):
     theta = torch.randn(2, 4, QUANTILES, generator=g, dtype=torch.float64, requires_grad=True)
     z = 2 * torch.randn(4, 3, generator=g, dtype=torch.float64)
     weights = torch.rand(4, generator=g, dtype=torch.float64)
-    found, expected = (
-        quantile_huber(theta, z, kappa),
-        torch.stack([naive_loss(theta[:, r], z[r], kappa) for r in range(4)]),
-    )
+    found = quantile_huber(theta, z, kappa)
+    expected = torch.stack([naive_loss(theta[:, r], z[r], kappa) for r in range(4)])
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
     gradients = [torch.autograd.grad((weights * losses).sum(), theta)[0] for losses in (found, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-15)
@@ -109,9 +107,8 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
     assert report[1].item() == pytest.approx(actor_loss.item(), rel=1e-10)
     gradients = torch.autograd.grad(actor_loss, list(before.actor.parameters()))
     for p, gradient in zip(networks.actor.parameters(), gradients, strict=True):
-        torch.testing.assert_close(
-            update.optimizers["actor"].state[p]["exp_avg"], 0.1 * gradient, rtol=1e-8, atol=1e-14
-        )
+        average = update.optimizers["actor"].state[p]["exp_avg"]
+        torch.testing.assert_close(average, 0.1 * gradient, rtol=1e-8, atol=1e-14)
     expected = -(networks.log_alpha.new_tensor(0.3).log() * (row_weights * (log_probs - 3.0)).mean())
     assert report[2].item() == pytest.approx(expected.item(), rel=1e-6)
 

@@ -264,11 +264,7 @@ STREAMS = {"actor": ["Linear"], "critic": ["Linear"]}
         ("CrossQ", {"critic": linear(8, activation="ELU")}, "not supported by CrossQ"),
         ("CrossQ", {"critic": linear(8)}, "expected both actor and critic"),
         ("SAC", {"actor": ["NoisyLinear"]}, "NoisyLinear is a layer of DQN"),
-        (
-            "IMPALA",
-            STREAMS | {"features": [*linear(8)[:-1], "LSTM"]},
-            "lists ReLU before the LSTM; without images, exp",
-        ),
+        ("IMPALA", STREAMS | {"features": [*linear(8)[:-1], "LSTM"]}, "lists ReLU before the LSTM; without images"),
         ("IMPALA", STREAMS | {"features": [{"layer": "LSTM", "hiden_size": 5}]}, "takes no argument 'hiden_size' here"),
     ],
 )

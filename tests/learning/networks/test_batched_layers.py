@@ -93,9 +93,8 @@ def test_views_follow_the_parameters(change, grouping):
     torch.testing.assert_close(found, expected)
     required = list(layers.parameters())
     gradients = gradients.to(x)
-    torch.testing.assert_close(
-        torch.autograd.grad(found, required, gradients), torch.autograd.grad(expected, required, gradients)
-    )
+    grads = [torch.autograd.grad(outputs, required, gradients) for outputs in (found, expected)]
+    torch.testing.assert_close(*grads)
 
 
 def test_gradients_that_are_kept_are_not_overwritten(grouping):

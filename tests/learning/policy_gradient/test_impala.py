@@ -192,10 +192,8 @@ def test_normal_distributions_are_those_of_pytorch(size):
     g = torch.Generator().manual_seed(0)
     one, other = (0.3 * torch.randn(7, 2 * size, generator=g) for _ in range(2))
     actions, family = torch.randn(7, size, generator=g), Normal(size)
-    made = [
-        torch.distributions.Independent(torch.distributions.Normal(x[:, :size], x[:, size:].exp()), 1)
-        for x in (one, other)
-    ]
+    normals = [torch.distributions.Normal(x[:, :size], x[:, size:].exp()) for x in (one, other)]
+    made = [torch.distributions.Independent(normal, 1) for normal in normals]
     torch.testing.assert_close(family.log_prob(one, actions), made[0].log_prob(actions))
     torch.testing.assert_close(family.entropy(one), made[0].entropy())
     torch.testing.assert_close(family.kl(one, other), torch.distributions.kl_divergence(*made))

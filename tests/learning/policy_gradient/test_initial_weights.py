@@ -53,9 +53,8 @@ def test_convolutions_and_layers_start_orthogonal(shared):
 
 def test_the_last_layers_have_different_gains():
     shared = networks(initial_weights="orthogonal").actor.layers.bodies[0].weights[-1][0]
-    apart = [
-        body.weights[-1][0] for body in networks(initial_weights="orthogonal", shared_layers=False).actor.layers.bodies
-    ]
+    made = networks(initial_weights="orthogonal", shared_layers=False)
+    apart = [body.weights[-1][0] for body in made.actor.layers.bodies]
     for policy, value in ((shared[:, :3], shared[:, 3:]), apart):
         assert policy.shape == (12, 3) and value.shape == (12, 1)
         assert_orthogonal(policy, POLICY_GAIN)
@@ -65,11 +64,8 @@ def test_the_last_layers_have_different_gains():
 def test_layers_without_biases_start_orthogonal():
     convolution = {"layer": "Conv2d", "out_channels": 3, "kernel_size": 9, "stride": 5, "bias": False}
     layers = [{"layer": "Linear", "out_features": 8, "bias": False}, "ReLU", "Linear"]
-    made = networks(
-        initial_weights="orthogonal",
-        image_features=[convolution, "ReLU", "Flatten"],
-        network={"actor": layers, "critic": layers},
-    )
+    listed = {"image_features": [convolution, "ReLU", "Flatten"], "network": {"actor": layers, "critic": layers}}
+    made = networks(initial_weights="orthogonal", **listed)
     assert_orthogonal(made.encoder.layers.layers[0].weight.flatten(1), GAIN)
     for body, gain in zip(made.actor.layers.bodies, (POLICY_GAIN, 1.0), strict=True):
         first, _, last = body.layers

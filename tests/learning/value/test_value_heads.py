@@ -146,10 +146,8 @@ def obs(n=N):
 def test_advantages_are_centered_over_actions_for_each_row_and_number():
     layers = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6))
     shared = obs().matmul(layers.shared[0].weight.T).add(layers.shared[0].bias).relu()
-    value, advantage = (
-        torch.relu(shared @ h.weight.T + h.bias) @ last.weight.T + last.bias
-        for h, last in zip(layers.hidden, layers.last, strict=True)
-    )
+    streams = zip(layers.hidden, layers.last, strict=True)
+    value, advantage = (torch.relu(shared @ h.weight.T + h.bias) @ last.weight.T + last.bias for h, last in streams)
     outputs = layers.outputs(obs())
     assert outputs.shape == (N, ACTIONS, NUMBERS)
     for row in range(N):
@@ -176,9 +174,8 @@ def naive_noisy(layer, rows, noise):
 
 def test_a_noisy_layer_has_factorized_noise_on_weights_and_biases():
     layer = NoisyLinear(INPUTS, 4)
-    assert torch.all(layer.weight_sigma == 0.5 / math.sqrt(INPUTS)) and torch.all(
-        layer.bias_sigma == 0.5 / math.sqrt(INPUTS)
-    )
+    start = 0.5 / math.sqrt(INPUTS)
+    assert torch.all(layer.weight_sigma == start) and torch.all(layer.bias_sigma == start)
     assert layer.weight.abs().max() <= 1 / math.sqrt(INPUTS)
     noise = layer.draw(rng())
     drawn = torch.randn(INPUTS + 4, generator=rng())
@@ -208,9 +205,8 @@ def test_without_noise_and_with_noise_of_size_0_it_is_the_plain_network(dueling)
 def test_streams_without_dueling_or_noise_are_one_network():
     plain, one = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), dueling=False), OneStream(INPUTS, ACTIONS, NUMBERS, (8, 6))
     with torch.no_grad():
-        for layer, weight, bias in zip(
-            [*plain.shared, *plain.hidden, *plain.last], one.body.weights, one.body.biases, strict=True
-        ):
+        layers = [*plain.shared, *plain.hidden, *plain.last]
+        for layer, weight, bias in zip(layers, one.body.weights, one.body.biases, strict=True):
             weight[0], bias[0, 0] = layer.weight.T, layer.bias
     torch.testing.assert_close(plain.outputs(obs()), one.outputs(obs()))
 
