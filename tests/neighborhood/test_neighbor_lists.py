@@ -1,4 +1,4 @@
-"""`NeighborLists` compared with distances by definition: growth, full rings, drift of the scale, duplicates, states."""
+"""`NeighborLists` compared with distances by definition: growth, full rings, drift of the scale."""
 
 import numpy as np
 import pytest
@@ -102,20 +102,6 @@ def test_scales_drift_and_constant_features_begin_to_vary():
     mean, std = standardization(ring.features[: ring.count])
     assert neighbor_lists.drift(std, ring.lists._std) <= neighbor_lists.RANK_DRIFT
     ring.check()
-
-
-def test_a_state_continues_the_lists():
-    rows = random_rows(200, 3)
-    ring = Ring(80, 3, k=3)
-    ring.add(rows[:120], 10)
-    again = Ring(80, 3, k=3)
-    again.features[:] = ring.features
-    again.written = ring.written
-    again.lists.load_state_dict(ring.lists.state_dict(), again.features)
-    for each in (ring, again):
-        each.add(rows[120:], 10)
-    for name in ("slots", "squared", "reach", "number"):
-        assert torch.equal(getattr(ring.lists, name), getattr(again.lists, name)), name
 
 
 @pytest.mark.parametrize("width", [5, 200, 3 * neighbor_lists.BLOCK * 8 + 3])

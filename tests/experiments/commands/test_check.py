@@ -25,7 +25,6 @@ from interreplay.neighborhood import Neighborhood, Neighbors
 from interreplay.selection import Uniform
 from interreplay.synthesis import Synthesized, Synthesizer
 
-
 class Selector(Uniform):
     def change(self, slots, probabilities):
         return slots, probabilities
@@ -33,10 +32,8 @@ class Selector(Uniform):
     def select(self, stored, size, rng):
         return self.change(*super().select(stored, size, rng))
 
-
 def selector(name, change):
     return type(name, (Selector,), {"__module__": __name__, "change": lambda self, *given: change(*given)})
-
 
 Short = selector("Short", lambda slots, probabilities: (slots[1:], probabilities[1:]))
 NoPair = selector("NoPair", lambda slots, probabilities: slots)
@@ -44,20 +41,17 @@ Beyond = selector("Beyond", lambda slots, probabilities: (slots + 1_000, probabi
 Int32 = selector("Int32", lambda slots, probabilities: (slots.int(), probabilities))
 NotANumber = selector("NotANumber", lambda slots, probabilities: (slots, probabilities * torch.nan))
 Biased = selector("Biased", lambda slots, probabilities: (slots // 2, probabilities))
-
+Unseeded = selector("Unseeded", lambda slots, probabilities: (slots[torch.randperm(len(slots))], probabilities))
+Quits = selector("Quits", lambda slots, probabilities: sys.exit(3))
 
 def weighing(name, weights):
     return type(name, (Uniform,), {"__module__": __name__, "weights": lambda self, stored, given: weights(given)})
 
-
 ColumnWeights = weighing("ColumnWeights", lambda probabilities: torch.ones(len(probabilities), 1))
 NegativeWeights = weighing("NegativeWeights", lambda probabilities: torch.full_like(probabilities, -1))
 
-
 class DrawsPairs(Uniform):
-    def draw(self, stored, size, rng):
-        return self.select(stored, size, rng)
-
+    draw = Uniform.select
 
 class Around(Uniform):
     def __init__(self):
@@ -65,12 +59,6 @@ class Around(Uniform):
 
     def select(self, stored, size, rng):
         return self.inner.select(stored, size, rng)
-
-
-class Unseeded(Uniform):
-    def select(self, stored, size, rng):
-        return torch.randint(0, len(stored), (size,)), torch.full((size,), 1 / len(stored))
-
 
 class Forgetful(Uniform):
     draws = 0
@@ -80,45 +68,23 @@ class Forgetful(Uniform):
         slots, probabilities = super().select(stored, size, rng)
         return (slots + self.draws) % len(stored), probabilities
 
+def neighborhood(name, gather):
+    members = {"__module__": __name__, "gather": lambda self, storage, slots, rng: gather(storage, slots.unsqueeze(1))}
+    return type(name, (Neighborhood,), members)
 
-class Quits(Uniform):
-    def select(self, stored, size, rng):
-        sys.exit(3)
-
-
-class Itself(Neighborhood):
-    def neighbor_slots(self, storage, slots, rng):
-        return slots.unsqueeze(1)
-
-
-class Negative(Neighborhood):
-    def neighbor_slots(self, storage, slots, rng):
-        return torch.full_like(slots, -5).unsqueeze(1)
-
-
-class FewerRows(Neighborhood):
-    def gather(self, storage, slots, rng):
-        return Neighbors(torch.full_like(slots, -2).unsqueeze(1), storage[slots[1:].unsqueeze(1)])
-
-
-class BareSlots(Neighborhood):
-    def gather(self, storage, slots, rng):
-        return slots.unsqueeze(1)
-
+Itself = neighborhood("Itself", lambda storage, slots: Neighbors(slots))
+Negative = neighborhood("Negative", lambda storage, slots: Neighbors(torch.full_like(slots, -5)))
+FewerRows = neighborhood("FewerRows", lambda storage, slots: Neighbors(torch.full_like(slots, -2), storage[slots[1:]]))
+BareSlots = neighborhood("BareSlots", lambda storage, slots: slots)
 
 class Made(Synthesizer):
     uses_neighbors = False
 
-    def make(self, rows):
-        return Synthesized(rows)
-
     def __call__(self, anchors, neighbors, rng):
         return self.make(anchors)
 
-
 def synthesizer(name, make):
     return type(name, (Made,), {"__module__": __name__, "make": lambda self, rows: make(rows)})
-
 
 BareRows = synthesizer("BareRows", lambda rows: rows)
 Double = synthesizer("Double", lambda rows: Synthesized(rows.replace(rewards=rows.rewards.double())))
@@ -127,11 +93,9 @@ Half = synthesizer("Half", lambda rows: Synthesized(rows[: len(rows) // 2]))
 Unpredicted = synthesizer("Unpredicted", lambda rows: Synthesized(rows, variances=rows.obs * torch.nan))
 Infinite = synthesizer("Infinite", lambda rows: Synthesized(rows.replace(rewards=rows.rewards / 0)))
 
-
 class Buffer(ReplayBuffer):
     def sample(self, size):
         return super().sample(size + 1)
-
 
 def function():
     pass
@@ -205,13 +169,9 @@ def test_a_run_ends_with_one_line(capsys):
 
 @pytest.mark.slow
 def test_the_parts_of_the_page_pass(capsys):
-    for words in (
-        "my_parts:Recent share=.2",
-        "my_parts:Contemporary reach=20",
-        "my_parts:Mirror signs=[1,-1,1]",
-        "my_parts:Timely",
-    ):
-        assert check.main(words.split()) == 0
+    parts = ("Recent share=.2", "Contemporary reach=20", "Mirror signs=[1,-1,1]", "Timely")
+    for words in parts:
+        assert check.main(f"my_parts:{words}".split()) == 0
         lines = capsys.readouterr().out.splitlines()
         assert len(lines) == len(CHECKS) + 1 and all(line.startswith("pass  ") for line in lines[:-1])
         assert lines[-1].endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed")

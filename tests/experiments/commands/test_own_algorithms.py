@@ -28,30 +28,23 @@ from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.rllib import DQN, DQNConfig, IMPALA, IMPALAConfig, SAC
 
-
 class Values(DQNUpdate):
     pass
-
 
 class ValuesConfig(DQNConfig):
     update_class = Values
 
-
 class MyDQN(DQN):
     config_class = ValuesConfig
-
 
 class Unrolls(IMPALAUpdate):
     pass
 
-
 class UnrollsConfig(IMPALAConfig):
     update_class = Unrolls
 
-
 class MyIMPALA(IMPALA):
     config_class = UnrollsConfig
-
 
 class Still(Update):
     metrics = ("loss",)
@@ -62,18 +55,14 @@ class Still(Update):
     def learn(self, batch, rng):
         return UpdateResult(torch.zeros_like(batch.weights), torch.zeros(1))
 
-
 class StillConfig(SACConfig):
     update_class = Still
-
 
 class Sits(OffPolicyAlgorithm):
     config_class = StillConfig
 
-
 class Renamed(SAC):
     pass
-
 
 class NoConfig(OffPolicyAlgorithm):
     pass
