@@ -99,8 +99,7 @@ class A3CConfig(ActorLearnerConfig):
     """Advantage actor-critic. Runners compute gradients with possibly outdated weights (arXiv:1602.01783).
 
     A gradient is computed from the unrolls of all environments of a runner, so ``train_batch_size`` is the number
-    of these environments. With ``num_env_runners=0``, gradients are computed in this process with the newest weights,
-    which is A2C.
+    of these environments. With ``num_env_runners=0``, this process computes it with the newest weights, which is A2C.
 
     Examples:
         >>> from interreplay.rllib import A3CConfig
