@@ -27,7 +27,8 @@ def hidden_activations(networks: Any, inputs: Tensor) -> list[Tensor]:
     if networks.pass_class is not ForwardPass:
         raise SystemExit("residual networks have no plain hidden layers; expected --critic_blocks 0 --actor_blocks 0")
     views = LayerViews(networks.parts)
-    forward_pass = PassSettings(networks.pass_class, activation=networks.activation).start(inputs, views)
+    settings = PassSettings(networks.pass_class, activation=networks.activation)
+    forward_pass = networks.pass_class(inputs, views, settings)
     by_network = []
     for number, member in enumerate(views.members):
         layers: list[Tensor] = []

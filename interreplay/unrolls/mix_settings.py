@@ -105,9 +105,7 @@ def make_mix(entries: Sequence[Entry], gaussian: bool = False, caching: bool = F
     Raises:
         UsageError: If a setting is unknown or out of range, shares do not add up to 1, or no source is fresh.
     """
-    replay_class = UnrollReplay
-    if caching:
-        replay_class = CachedReplay
+    replay_class = CachedReplay if caching else UnrollReplay
     sources = []
     for kind, given in check_entries(entries):
         sources.append((_make_source(kind, given, gaussian, replay_class), given.share))

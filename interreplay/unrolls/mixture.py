@@ -58,7 +58,10 @@ class UnrollSource(ABC):
         policy: Tensor | None = None,
         errors: Tensor | None = None,
     ) -> None:
-        """Process the results of an update for unrolls ``(T, B, ...)``, of which `mine` belong to this source."""
+        """Process the results of an update for unrolls ``(T, B, ...)``, of which `mine` belong to this source.
+
+        See `UnrollMix.update` for `policy` and `errors`.
+        """
 
     def anneal(self, progress: float) -> None:  # noqa: B027
         """Move schedules to `progress`, the completed share of the run, from 0 to 1."""

@@ -197,10 +197,6 @@ class PassSettings(NamedTuple):
     networks: Networks | None = None
     frozen: bool = False
 
-    def start(self, rows: Tensor, views: LayerViews) -> ForwardPass:
-        """Return a forward pass of rows ``(n, in)``."""
-        return self.pass_class(rows, views, self)
-
 
 class ForwardPass:
     """One forward pass of m networks, kept for the backward pass.
@@ -370,7 +366,7 @@ class BatchedLayers(torch.autograd.Function):
         rows = tensors[0]
         if blocks > 1:
             rows = torch.cat(tensors[:blocks], dim=1)
-        ctx.done = settings.start(rows, views)
+        ctx.done = settings.pass_class(rows, views, settings)
         return ctx.done.forward()
 
     @staticmethod

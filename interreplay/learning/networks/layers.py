@@ -143,7 +143,7 @@ class BatchedMLP(nn.Module):
         )
         if plain or not torch.is_grad_enabled():
             whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
-            return settings.start(whole, views).forward(keep_inputs=False)
+            return self.pass_class(whole, views, settings).forward(keep_inputs=False)
         if frozen:
             return BatchedLayers.apply(views, settings, len(blocks), *blocks)
         weights, biases, scales, shifts = self.parts

@@ -78,17 +78,15 @@ class IMPALAUpdate(Update):
         self.memory = networks.actor.memory
         self.parameters: list[Any] = trainable(networks.actor, networks.encoder)
         lr = settings.lr if lr is None else lr
-        self.optimizers = {"all": self.make_optimizer(settings, lr)}
+        if settings.optimizer == "Adam":
+            optimizer: torch.optim.Optimizer = FastAdam(self.parameters, lr, eps=settings.optimizer_eps)
+        else:
+            optimizer = RMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
+        self.optimizers = {"all": optimizer}
         implied = settings.relevance_bound is not None and settings.relevance_of == "implied"
         if implied and networks.actor.gaussian:
             raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior'")
         self.value_loss = None if settings.critic_loss is None else make_loss(settings.critic_loss)
-
-    def make_optimizer(self, settings: IMPALASettings, lr: float) -> torch.optim.Optimizer:
-        """Return the optimizer of all parameters."""
-        if settings.optimizer == "Adam":
-            return FastAdam(self.parameters, lr, eps=settings.optimizer_eps)
-        return RMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
 
     def learn(self, batch: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
         """Learn from a batch of unrolls; nothing is drawn from `rng`."""

@@ -32,7 +32,6 @@ CONFIGURED = ("lr", "weight_decay", "eps", "decoupled_weight_decay")
 """Settings of optimizers that a configuration determines; older versions of PyTorch do not have the last one."""
 UPDATES_BETWEEN_CHECKS = 100
 """Updates between checks of the losses within an iteration; a check on a GPU waits for the GPU."""
-CPU = torch.device("cpu")
 
 
 class BatchLearner(ExactOptimizerStates):
@@ -93,7 +92,7 @@ class BatchLearner(ExactOptimizerStates):
     @property
     def batch_device(self) -> torch.device:
         """Device where batches are expected: main memory if updates run as CUDA graphs, which copy them."""
-        return CPU if self.captures else self._device
+        return torch.device("cpu") if self.captures else self._device
 
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update with a batch on any device, and return its result on the learner's device."""

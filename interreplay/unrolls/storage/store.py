@@ -51,7 +51,7 @@ class UnrollStore:
         self._grown = 0.0
         self._waited = 0.0
         self._stored = 0
-        self._table: RowTable | None = None
+        self._table: Any = None  # a `RowTable` once the columns are known
         self._frames: dict[str, Frames] = {}  # for each part of the observations that is a stack of frames
         self._columns: dict[str, Any] = {}
         self._newest = np.empty(0)  # policy output at the newest step
@@ -123,7 +123,6 @@ class UnrollStore:
 
     def write(self, unrolls: Unrolls, slots: Tensor) -> None:
         """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
-        assert self._table is not None
         live = unrolls.live[:, -1].nonzero()
         newest = int(live[-1]) if len(live) else unrolls.steps - 1
         self._newest = unrolls.policy[newest, -1].numpy(force=True).copy()
@@ -154,7 +153,6 @@ class UnrollStore:
 
     def __getitem__(self, slots: Tensor) -> Unrolls:
         """Return the unrolls in `slots` ``(n,)`` with slots and write numbers, as time-first views."""
-        assert self._table is not None
         columns = self._table.take(slots, self._table.fields)
         for name, column in columns.items():
             columns[name] = self._restore(name, column)
@@ -167,7 +165,6 @@ class UnrollStore:
 
     def column(self, name: str, slots: Tensor) -> Tensor:
         """Return one column of the unrolls in `slots` ``(n,)``, time first, such as ``"policy"``."""
-        assert self._table is not None
         found = torch.from_numpy(self._table.array(name)[slots.numpy()])
         return self._restore(name, found)
 
@@ -199,7 +196,6 @@ class UnrollStore:
         """Return the memory in bytes when full of unrolls like these, which are not added."""
         like = UnrollStore(min(unrolls.size, self.capacity))
         like.add(unrolls[: like.capacity], np.random.default_rng(0))
-        assert like._table is not None
         each = like._table.width + like._frame_bytes / like.capacity
         notes = self.notes.nbytes + self.insertion.nbytes(self.capacity)
         return int(each * self.capacity) + notes
