@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from interreplay.learning.networks.distributions import Categorical, Family, Normal
 from interreplay.selection.distance import distance_by_name
+from interreplay.transitions import Observation, map_observation
 from interreplay.unrolls.storage.store import UnrollStore
 
 KINDS = ("ln", "cosine", "kl")
@@ -66,10 +69,28 @@ def stored_distances(store: UnrollStore, slots: Tensor) -> Tensor:
     return torch.from_numpy(store.distances(slots.numpy()))
 
 
-def distances_to_newest(distance: UnrollDistance, store: UnrollStore, slots: Tensor) -> Tensor:
-    """Return the distances ``(n,)`` of the unrolls in `slots` ``(n,)`` from the newest step, for `Attentive`.
+class DistanceToNewest:
+    """Distances of unrolls from the newest step, for `Attentive`; every step of an unroll is compared with it.
 
-    Every step of an unroll is compared with it, by the stored outputs of the behavior policies.
+    Args:
+        distance: Compares features.
+        features: Maps observations ``(n, ...)`` to features ``(n, F)``. None uses the stored outputs of the behavior
+            policies, without a forward pass.
     """
-    outputs = store.column("policy", slots)
-    return distance(outputs, store.newest().expand_as(outputs), store.column("live", slots))
+
+    def __init__(self, distance: UnrollDistance, features: Callable[[Observation], Tensor] | None = None):
+        self.distance = distance
+        self.features = features
+
+    @torch.no_grad()
+    def __call__(self, store: UnrollStore, slots: Tensor) -> Tensor:
+        """Return distances ``(n,)`` of the unrolls in `slots` ``(n,)``."""
+        newest, observation = store.newest()
+        live = store.column("live", slots)
+        if self.features is None:
+            features = store.column("policy", slots)
+        else:
+            newest = self.features(observation)
+            observations = map_observation(lambda part: part.flatten(0, 1), store.observations(slots))
+            features = self.features(observations).unflatten(0, live.shape)
+        return self.distance(features, newest.expand_as(features), live)

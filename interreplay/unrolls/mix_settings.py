@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass
-from functools import partial
 from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, WholeNumber, get_accepted_values, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
-from interreplay.unrolls.distances import KINDS, UnrollDistance, distances_to_newest, stored_distances
+from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.mixture import UnrollMix, UnrollSource, make_shares
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import CachedReplay, UnrollReplay
@@ -169,7 +168,7 @@ def _make_source(kind: str, given: SourceSettings, gaussian: bool, replay_class:
     elif kind == "elite":
         selector = Elite(given.multiplier, given.alpha, given.strategy, distance_fn=stored_distances)
     elif kind == "attentive":
-        selector = Attentive(given.multiplier, distance_fn=partial(distances_to_newest, distance), alpha=given.alpha)
+        selector = Attentive(given.multiplier, distance_fn=DistanceToNewest(distance), alpha=given.alpha)
     if kind == "elite" or store.insertion.uses_distances:
         return replay_class(store, selector, distance, given.refresh, given.fill_in, name=kind)
     return replay_class(store, selector, fill_in=given.fill_in, name=kind)

@@ -66,6 +66,11 @@ class UnrollSource(ABC):
     def anneal(self, progress: float) -> None:  # noqa: B027
         """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
 
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Current memory in bytes."""
+
     @abstractmethod
     def estimate(self, unrolls: Unrolls) -> int:
         """Return the memory in bytes when full of unrolls like these."""
@@ -199,6 +204,11 @@ class UnrollMix(SharedSources):
                 source.update(unrolls, as_slice(mine), policy=policy, errors=errors)
 
     # -- memory and state -------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all unrolls and their metadata in bytes."""
+        return sum(source.nbytes for source in self.sources.values())
 
     def estimate(self, unrolls: Unrolls) -> int:
         """Return the memory in bytes when full of unrolls like these, which are not added."""

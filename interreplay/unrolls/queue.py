@@ -57,6 +57,10 @@ class FreshQueue(UnrollSource):
             count -= first.size
         return cat(parts)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._waiting)
+
     def estimate(self, unrolls: Unrolls) -> int:
         return self.capacity * unrolls.nbytes // max(1, unrolls.size)
 

@@ -132,6 +132,10 @@ class UnrollReplay(UnrollSource):
     def anneal(self, progress: float) -> None:
         self.selector.anneal(progress)
 
+    @property
+    def nbytes(self) -> int:
+        return self.store.nbytes + self.selector.nbytes(self.store.capacity, 0)
+
     def estimate(self, unrolls: Unrolls) -> int:
         return self.store.estimate(unrolls) + self.selector.nbytes(self.store.capacity, 0)
 

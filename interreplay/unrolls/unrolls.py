@@ -123,7 +123,9 @@ class Unrolls(ColumnGroup):
         return sum(column.nbytes for column in self.columns().values())
 
     def __getitem__(self, index: Any) -> Unrolls:
-        """Return some of the unrolls: a slice, indices, or a mask ``(B,)``."""
+        """Return some of the unrolls: an index, a slice, indices, or a mask ``(B,)``."""
+        if isinstance(index, int):
+            index = slice(index, index + 1 or None)
         per_unroll = operator.itemgetter(index)
         per_step = operator.itemgetter((slice(None), index))
         chosen = {}

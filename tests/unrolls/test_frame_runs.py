@@ -70,7 +70,7 @@ def test_stacks_are_returned_exactly_with_resets(padding, shape, wrap):
         batch = game.unrolls(wrap)
         for number, slot in enumerate(store.add(batch, rng).tolist()):
             if slot >= 0:
-                added[slot] = batch[number : number + 1]
+                added[slot] = batch[number]
     assert game.resets > 10
     slots_read = torch.tensor([5, 0, 7, 7, 1])
     assert same(store[slots_read], cat([added[slot] for slot in slots_read.tolist()]), but=TAGGED)

@@ -67,7 +67,7 @@ def test_defaults_of_the_original(keys, selector, kept, distance):
     if selector is Elite:
         assert replay.selector.strategy == 3
     if selector is Attentive:
-        assert replay.selector.distance_fn.args[0].kind == "kl"
+        assert replay.selector.distance_fn.distance.kind == "kl"
     if kept is insertion.Elite:
         assert replay.store.insertion.candidates == 20
 
@@ -76,7 +76,7 @@ def test_cosine_and_gaussian_distances():
     entries = read([QUEUE, CUSTOM | {"dist_function": "cos_dist", "sample_strategy": "elite_sampling"}])
     assert make_mix(entries).sources["elite"].distance.kind == "cosine"
     ours = [{"type": "queue", "share": 0.5}, {"type": "attentive", "share": 0.5}]
-    assert make_mix(ours, gaussian=True).sources["attentive"].selector.distance_fn.args[0].gaussian
+    assert make_mix(ours, gaussian=True).sources["attentive"].selector.distance_fn.distance.gaussian
 
 
 def test_our_settings():

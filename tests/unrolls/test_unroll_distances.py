@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interreplay.selection import Elite
-from interreplay.unrolls.distances import UnrollDistance, distances_to_newest, stored_distances
+from interreplay.unrolls.distances import DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage.store import UnrollStore
 from tests.unrolls.unroll_builders import unrolls
@@ -70,15 +70,25 @@ def test_a_categorical_divergence_is_never_negative():
     assert (UnrollDistance()(logits, logits + 3.0, live) >= 0).all()
 
 
-def test_attentive_compares_outputs_with_the_newest_step():
-    store = UnrollStore(30)
-    store.add(unrolls(30, outputs=F), np.random.default_rng(0))
-    found = distances_to_newest(UnrollDistance("ln", 1), store, torch.arange(30))
-    stored = store[torch.arange(30)]
-    for slot in range(30):
-        live = stored.live[:, slot]
-        expected = float((stored.policy[live, slot] - stored.policy[-1, -1]).abs().sum(dim=-1).mean())
-        assert float(found[slot]) == pytest.approx(expected, rel=1e-5)
+def test_attentive_compares_outputs_or_features_with_the_newest_step():
+    everything = torch.arange(30)
+    for obs, features in (
+        ((3,), None),
+        ((3,), lambda observation: observation * 2),
+        ({"a": (3,), "b": (2,)}, lambda observation: observation["a"] * 2),
+    ):
+        store = UnrollStore(30)
+        store.add(unrolls(30, outputs=F, obs=obs), np.random.default_rng(0))
+        found = DistanceToNewest(UnrollDistance("ln", 1), features)(store, everything)
+        stored = store[everything]
+        if features is None:
+            compared = stored.policy
+        else:
+            compared = 2 * (stored.obs["a"] if isinstance(obs, dict) else stored.obs)[:-1]
+        for slot in range(30):
+            live = stored.live[:, slot]
+            expected = float((compared[live, slot] - compared[-1, -1]).abs().sum(dim=-1).mean())
+            assert float(found[slot]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_elite_ranks_candidates_by_stored_distances_and_counts_draws():

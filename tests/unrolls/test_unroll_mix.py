@@ -160,7 +160,7 @@ def test_a_state_on_disk_restores_the_next_batches(before, tmp_path):
     mine = learn(one, rng, before, before + 7, **sizes)
     others = learn(two, other, before, before + 7, **sizes)
     assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))
-    assert one.statistics() == two.statistics() and one.batches == two.batches
+    assert one.statistics() == two.statistics() and one.nbytes == two.nbytes and one.batches == two.batches
     with pytest.raises(ValueError, match=r"the state has the sources \['queue', 'elite'.*; expected \['queue', 'uni"):
         half().load_state_dict(state)
 

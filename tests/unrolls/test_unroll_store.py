@@ -40,7 +40,7 @@ def test_unrolls_are_returned_exactly(kind, make):
         assert slots.shape == (5,) and len(set(slots[slots >= 0].tolist())) == int((slots >= 0).sum())
         for number, slot in enumerate(slots.tolist()):
             if slot >= 0:
-                added[slot] = batch[number : number + 1]
+                added[slot] = batch[number]
     assert len(store) == 7 and sorted(added) == list(range(7))
     slots_read = torch.tensor([6, 0, 3, 3])
     given = store[slots_read]
@@ -153,11 +153,12 @@ def test_a_state_of_another_capacity_is_rejected():
 
 
 def test_the_newest_step_is_known_even_if_it_is_not_stored():
-    store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400)
+    store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400, obs={"a": (3,), "b": (2,)})
     batch.live[-2:, -1] = torch.tensor([True, False])  # a step that only resets has no output of the policy
     slots = store.add(batch, rng())
     assert int((slots >= 0).sum()) == 2 and slots[-1] == -1
-    assert torch.equal(store.newest(), batch.policy[-2, -1:])
+    policy, obs = store.newest()
+    assert torch.equal(policy, batch.policy[-2, -1:]) and torch.equal(obs["a"], batch.obs["a"][-3, -1:])
 
 
 def test_memory_is_estimated_exactly():

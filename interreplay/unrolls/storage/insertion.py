@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from interreplay.selection import SlotStore
 from interreplay.transitions import as_tensor
 
-if TYPE_CHECKING:
-    from interreplay.unrolls.storage.store import UnrollStore
+
+class DistanceStore(SlotStore, Protocol):
+    """Store of unrolls with distances from the policy."""
+
+    def distances(self, slots: np.ndarray | slice) -> np.ndarray:
+        """Return the distances ``(n,)`` of the unrolls in `slots` ``(n,)``."""
+        ...
 
 
 class Insertion(ABC):
@@ -18,14 +24,14 @@ class Insertion(ABC):
 
     Attributes:
         in_write_order: Whether the newest unroll is in slot (written − 1) mod capacity, as in a ring.
-        uses_distances: Whether it uses `UnrollStore.distances` from the policy.
+        uses_distances: Whether it uses `DistanceStore.distances` from the policy.
     """
 
     in_write_order = False
     uses_distances = False
 
     @abstractmethod
-    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: DistanceStore, count: int, rng: np.random.Generator) -> np.ndarray:
         """Choose a slot for each of `count` new unrolls, oldest first.
 
         Returns:
@@ -49,7 +55,7 @@ class Fifo(Insertion):
 
     in_write_order = True
 
-    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: DistanceStore, count: int, rng: np.random.Generator) -> np.ndarray:
         kept = min(count, store.capacity)
         slots = (store.written + np.arange(kept)) % store.capacity
         return np.concatenate([np.full(count - kept, -1, np.int64), slots])
@@ -64,7 +70,7 @@ class Reservoir(Insertion):
     def __init__(self) -> None:
         self._keys = np.empty(0)
 
-    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: DistanceStore, count: int, rng: np.random.Generator) -> np.ndarray:
         stored = len(store)
         if not len(self._keys):
             self._keys = np.zeros(store.capacity)
@@ -104,7 +110,7 @@ class Elite(Insertion):
     def __init__(self, candidates: int = 20):
         self.candidates = candidates
 
-    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: DistanceStore, count: int, rng: np.random.Generator) -> np.ndarray:
         empty = min(count, store.capacity - len(store))
         slots = np.arange(len(store), len(store) + count)
         if empty < count:

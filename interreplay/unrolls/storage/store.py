@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.storage.columns import get_state_columns
 from interreplay.storage.row_table import RowTable
-from interreplay.transitions import as_tensor
+from interreplay.transitions import Observation, as_tensor, join_parts
 from interreplay.unrolls.storage.frame_runs import INITIAL_FRAMES, Frames, is_frame_stack
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
 from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, from_columns, get_attribute_name
@@ -54,7 +54,7 @@ class UnrollStore:
         self._table: Any = None  # a `RowTable` once the columns are known
         self._frames: dict[str, Frames] = {}  # for each part of the observations that is a stack of frames
         self._columns: dict[str, Any] = {}
-        self._newest = np.empty(0)  # policy output at the newest step
+        self._newest: dict[str, np.ndarray] = {}  # observation and policy output at the newest step
 
     def __len__(self) -> int:
         return self._stored
@@ -125,7 +125,9 @@ class UnrollStore:
         """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
         live = unrolls.live[:, -1].nonzero()
         newest = int(live[-1]) if len(live) else unrolls.steps - 1
-        self._newest = unrolls.policy[newest, -1].numpy(force=True).copy()
+        for name, column in unrolls.columns().items():
+            if get_attribute_name(name) in ("obs", "policy"):
+                self._newest[name] = column[newest, -1].numpy(force=True).copy()
         kept = slots >= 0
         if not bool(kept.all()):
             unrolls = unrolls[kept]
@@ -174,9 +176,20 @@ class UnrollStore:
             column = column.transpose(0, 1)
         return self._frames[name].get(column) if name in self._frames else column
 
-    def newest(self) -> Tensor:
-        """Return the policy output ``(1, F)`` at the newest live step."""
-        return torch.from_numpy(self._newest)[None]
+    def observations(self, slots: Tensor) -> Observation:
+        """Return the observations ``(T, n, ...)`` of all steps of the unrolls in `slots` ``(n,)``."""
+        parts = {}
+        for name in self._columns:
+            attribute, _, part = name.partition(".")
+            if attribute == "obs":
+                parts[part] = self.column(name, slots)[:-1]
+        return join_parts(parts)
+
+    def newest(self) -> tuple[Tensor, Observation]:
+        """Return the policy output ``(1, F)`` and the observation ``(1, ...)`` at the newest live step."""
+        found = {name: torch.from_numpy(value)[None] for name, value in self._newest.items()}
+        policy = found.pop("policy")
+        return policy, join_parts({name.partition(".")[2]: value for name, value in found.items()})
 
     # -- memory and state -------------------------------------------------------------------------
 
@@ -217,7 +230,7 @@ class UnrollStore:
             for name, (shape, dtype) in self._columns.items():
                 state["columns"][name] = (list(shape), str(dtype).removeprefix("torch."))
             state["rows"] = self._table.rows[: self._stored]
-            state["newest"] = {"policy": self._newest}
+            state["newest"] = self._newest
             state["frames"] = {name: frames.state_view() for name, frames in self._frames.items()}
         return state
 
@@ -240,13 +253,14 @@ class UnrollStore:
         self._waited = float(state["notes"]["waited"])
         self.insertion.load_state_dict(state["insertion"])
         self._table = None
+        self._newest = {}
         self._frames = {}
         if "rows" in state:
             self._columns = get_state_columns(state)
             self._frames = {name: Frames.from_state(frames) for name, frames in state["frames"].items()}
             self._table = self._new_table()
             self._table.rows[: self._stored] = as_tensor(state["rows"])
-            self._newest = as_tensor(state["newest"]["policy"]).numpy().copy()
+            self._newest = {name: as_tensor(value).numpy().copy() for name, value in state["newest"].items()}
 
 
 def _stored_columns(unrolls: Unrolls) -> dict[str, Tensor]:
