@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.environments.goal_functions import ACHIEVED, DESIRED, GoalFn, each
-from interreplay.errors import check_number
+from interreplay.errors import InterreplayWarning, check_number
 from interreplay.part import GOALS, MISSING, Context
 from interreplay.storage.columns import Columns, is_observation, reject_integers
 from interreplay.storage.ring import Storage
@@ -61,6 +62,7 @@ class Relabel(Synthesizer):
         self.compute_reward = compute_reward
         self.compute_terminated = compute_terminated
         self.blend = blend
+        self._compares = False  # whether the next rewards are compared with those of the environment's steps
         self._inner = {} if blend is None else {"blend": blend}
         self.uses_neighbors = k > 0 or blend is not None
         self.independent_rows = blend is None or blend.independent_rows
@@ -117,6 +119,9 @@ class Relabel(Synthesizer):
             part = rows.next_obs[name].numpy()
             goals.append(part.reshape(-1, *part.shape[len(shape) :]))
         rewards = torch.from_numpy(each(self.compute_reward, *goals)).to(rows.rewards).view(shape)
+        if self._compares and not changed.all():
+            self._compares = False
+            warn_of_other_rewards(rows.rewards[~changed], rewards[~changed])
         rows = rows.replace(rewards=torch.where(changed, rewards, rows.rewards), discounts=None)
         if self.compute_terminated is None:
             return rows
@@ -131,12 +136,26 @@ class Relabel(Synthesizer):
         super().connect(context)
         if self.compute_reward is None and context.compute_reward is not None:
             self.compute_reward = context.compute_reward
+            self._compares = True
             if self.compute_terminated is None:
                 self.compute_terminated = context.compute_terminated
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         if self.blend is not None:
             self.blend.prepare(storage, rng)
+
+
+def warn_of_other_rewards(returned: Tensor, recomputed: Tensor) -> None:
+    """Warn if rewards ``(n,)`` of steps differ from those that ``compute_reward`` returns for the same goals."""
+    differs = ~torch.isclose(returned, recomputed, rtol=0.01, atol=1e-4)
+    if differs.double().mean() > 0.1:  # rounded goals can change a few sparse rewards
+        warnings.warn(
+            f"a step of the environment returned the reward {float(returned[differs][0]):.4g}, and its compute_reward "
+            f"returns {float(recomputed[differs][0]):.4g}; relabeled rows contain the latter, without terms of the "
+            "action and changes by wrappers",
+            InterreplayWarning,
+            stacklevel=2,
+        )
 
 
 def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:

@@ -1,11 +1,13 @@
 """Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, resuming."""
 
+import warnings
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
-from interreplay.errors import EnvironmentFailure, PartError
+from interreplay.errors import EnvironmentFailure, InterreplayWarning, PartError
 from interreplay.neighborhood import KNN
 from tests.rllib.small_runs import config, continued, run, same, weights
 
@@ -84,6 +86,29 @@ class Goalless(Reach):
     """Has goals but no reward function."""
 
     compute_reward = None
+
+
+class Doubled(gym.RewardWrapper):
+    """Doubles the rewards of steps only."""
+
+    def reward(self, reward):
+        return 2 * reward
+
+
+class DoubledGoals(Doubled):
+    """Doubles the rewards of steps and of goals."""
+
+    def compute_reward(self, achieved, desired, info):
+        return 2 * self.env.get_wrapper_attr("compute_reward")(achieved, desired, info)
+
+
+def test_a_wrapper_that_changes_rewards_can_define_those_of_goals():
+    with pytest.warns(InterreplayWarning, match="returned the reward -2, and its compute_reward returns -1; relabeled"):
+        run(config(lambda context: Doubled(Reach()), "HER"), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InterreplayWarning)
+        algorithm, _ = run(config(lambda context: DoubledGoals(Reach()), "HER"), 1)
+    assert set(algorithm.replay_buffer.sample(256).transitions.rewards.tolist()) == {-2.0, 0.0}
 
 
 class OneRowAtATime(Reach):

@@ -96,7 +96,8 @@ def make_one(config: Any) -> gym.Env:
 def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
     """Return ``compute_reward`` and ``compute_terminated`` of a goal-conditioned environment.
 
-    Their errors are reported as `EnvironmentFailure`.
+    The outermost wrapper that defines a function replaces the environment's. Errors are reported as
+    `EnvironmentFailure`.
 
     Args:
         config: Configuration of the algorithm.
@@ -106,15 +107,15 @@ def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
         ValueError: The environment has no ``compute_reward``.
     """
     envs = getattr(getattr(vector, "unwrapped", None), "envs", None)
-    env = (envs[0] if envs else make_one(config)).unwrapped
-    reward = getattr(env, "compute_reward", None)
-    if reward is None:
+    env = envs[0] if envs else make_one(config)
+    found: dict[str, GoalFn] = {}
+    for name in ("compute_reward", "compute_terminated"):
+        function = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+        if function is not None:
+            found[name] = _report_errors(inner_env_name(config.env, config.env_config), function)
+    if "compute_reward" not in found:
         raise ValueError(f"hindsight needs an environment with compute_reward(achieved, desired, info); got {env}")
-    name = inner_env_name(config.env, config.env_config)
-    terminated = getattr(env, "compute_terminated", None)
-    if terminated is not None:
-        terminated = _report_errors(name, terminated)
-    return _report_errors(name, reward), terminated
+    return found["compute_reward"], found.get("compute_terminated")
 
 
 def _report_errors(name: str, fn: GoalFn) -> GoalFn:
