@@ -47,8 +47,8 @@ BUFFER = "replay_buffer"
 LEARNER = ("learner_group", "learner")
 NETWORKS = "/".join((*LEARNER, "rl_module"))
 """Components of an algorithm: its learner, and the networks of the learner."""
-OF_BUFFER = ("replay buffer", "capacity")
-"""Properties of the replay buffer, which may differ if it is not restored."""
+OF_RUN = ("environment", "replay buffer", "capacity")
+"""Properties that may differ in a fork, and if only a part such as the networks is restored."""
 RL_MODULE = "_rl_module_spec"
 """Setting with a user's RLModule."""
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_run_training_always"))
@@ -93,11 +93,11 @@ class CheckpointedAlgorithm(Algorithm):
                 found[f"setting {name}"] = str(value)
         return found
 
-    def check_identity(self, folder: Path, with_buffer: bool) -> None:
-        """Raise CheckpointError if a checkpoint does not fit; properties `OF_BUFFER` only count `with_buffer`."""
+    def check_identity(self, folder: Path, same_run: bool) -> None:
+        """Raise CheckpointError if a checkpoint does not fit; properties `OF_RUN` count for the `same_run` only."""
         saved = read_description(folder)["fits"]
         for name, mine in self._identity().items():
-            if saved.get(name) != mine and (with_buffer or name not in OF_BUFFER):
+            if saved.get(name) != mine and (same_run or name not in OF_RUN):
                 raise CheckpointError(
                     f"the checkpoint {folder} has the {name} {saved.get(name)!r}; this run has {mine!r}"
                 )
@@ -172,7 +172,7 @@ class CheckpointedAlgorithm(Algorithm):
             ValueError: The folder is not local.
         """
         folder = state_files.resolve(local_folder(path, filesystem))
-        self.check_identity(folder, with_buffer=not component)
+        self.check_identity(folder, same_run=not component)
         parts = component.split("/") if component else []
         state = state_files.load(folder, ALGORITHM, *parts)
         for part in reversed(parts):

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import failing_envs
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -264,12 +265,28 @@ def test_a_learned_model_has_the_random_numbers_of_the_fork():
     assert len({part.rng.bit_generator.state["state"]["state"] for part in (source, source.real, source.virtual)}) == 3
 
 
+def test_a_fork_continues_in_another_environment_with_the_same_spaces(tmp_path):
+    algorithm, settings = parent(tmp_path)
+    entry_point = "gymnasium.envs.classic_control:PendulumEnv"
+    gym.register("OtherPendulum-v0", entry_point=entry_point, max_episode_steps=200)
+    try:
+        arm = config("OtherPendulum-v0").build_algo()
+        fork(arm, SimpleNamespace(**settings), str)
+        assert same(weights(algorithm), weights(arm))
+        arm.train()
+    finally:
+        del gym.registry["OtherPendulum-v0"]
+    rows = buffer_rows(arm)
+    assert not buffer_rows(algorithm).truncated[149]  # the parent was within an episode
+    assert rows.truncated[149] and rows.episode[150] > rows.episode[149], "the other environment begins a new one"
+
+
 @pytest.mark.slow
-def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path):
+def test_other_algorithms_spaces_and_missing_columns_are_rejected(tmp_path):
     _, settings = parent(tmp_path)
     with pytest.raises(CheckpointError, match="has the algorithm 'SAC'; this run has 'TD3'"):
         fork(config(trainer="TD3").build_algo(), SimpleNamespace(**settings | {"trainer": "TD3"}), str)
-    with pytest.raises(CheckpointError, match="has the environment 'Pendulum-v1'"):
+    with pytest.raises(CheckpointError, match="has the observation space"):
         fork(config("InvertedPendulum-v5").build_algo(), SimpleNamespace(**settings), str)
     with pytest.raises(UsageError, match="lack the column behavior, which the replay method requires"):
         forked(settings, "Elite")

@@ -151,13 +151,13 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object]) 
     Raises:
         UsageError: The algorithm learns from unrolls, the replay method needs columns that the rows lack, or the parent
             has another optimizer.
-        CheckpointError: The checkpoint is damaged, or belongs to another environment or algorithm.
+        CheckpointError: The checkpoint is damaged, or belongs to another algorithm or to other spaces.
     """
     if ALGORITHMS[settings.trainer].unrolls:
         raise UsageError(f"--fork_from applies to replayed transitions; {settings.trainer} learns from unrolls")
     assert isinstance(algo, OffPolicyAlgorithm)
     folder = state_files.resolve(find_checkpoints(Path(settings.fork_from))[0])
-    algo.check_identity(folder, with_buffer=False)
+    algo.check_identity(folder, same_run=False)
     parent = read_settings(folder)
     optimizer = parent.get("optimizer")
     if optimizer != getattr(settings, "optimizer", optimizer):

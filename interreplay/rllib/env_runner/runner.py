@@ -535,7 +535,7 @@ class BatchEnvRunner(SteppingRunner):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this runner, without its environments if one of them cannot be saved."""
         state = self._state.state_dict(self.env, self._needs_initial_reset)
-        return state | {"env_config": self._env_config_as_text()}
+        return state | {"env": self.env_name, "env_config": self._env_config_as_text()}
 
     def _env_config_as_text(self) -> str:
         """Return ``env_config`` for comparisons between processes; values that are not plain count by their classes."""
@@ -544,9 +544,9 @@ class BatchEnvRunner(SteppingRunner):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; at the start of an episode if the environments were not saved or differ."""
-        own = self._env_config_as_text()
-        if state.get("env_config", own) != own:  # saved attributes would replace the new arguments
-            state = state | {"envs": None}
+        own = {"env": self.env_name, "env_config": self._env_config_as_text()}
+        if any(state.get(name, value) != value for name, value in own.items()):
+            state = state | {"envs": None}  # saved attributes would replace those of another environment
         self._needs_initial_reset = self._state.load_state_dict(state, self.env)
         if self.env is not None and len(self._state.over) != self.num_envs:
             self._cut += self._state.resize(self.num_envs)
