@@ -185,7 +185,8 @@ def _nearest_names(env_id: str) -> str:
         registration.register(namespace + _strip_id(env_id))
     names = [name for name in gym.registry if not _is_retired(name)]
     same = [name for name in names if _strip_id(name).lower() == _strip_id(env_id).lower()]
-    same.sort(key=lambda name: ("/" not in name, name))  # Pong-v0 is ale-py's own, without our wrappers
+    # our own namespaces before bare ids: Pong-v0 is ale-py's own, without our wrappers
+    same.sort(key=lambda name: (name.lower() != env_id.lower(), not name.startswith(registration.NAMESPACES), name))
     if same:
         return f"did you mean {' or '.join(same[:3])}?"
     near = did_you_mean(env_id, names, most=3)

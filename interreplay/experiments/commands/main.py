@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == "cluster":
         name = "study"  # its previous name
     if name not in COMMANDS:
-        sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, COMMANDS)}\n")
+        kind = "flag before the command" if name.startswith("-") else "command"
+        sys.stderr.write(f"interreplay: error: unknown {kind} {name!r}; {accepted_names(name, COMMANDS)}\n")
         return 2
     sys.argv = [f"interreplay {name}", *rest]
     return _run(COMMANDS[name][0], rest)

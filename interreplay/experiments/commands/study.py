@@ -72,7 +72,7 @@ def make_parser() -> FlagParser:
         instead=RENAMED | by_name(read_programs()["renamed_in_studies"]),
         hint=argument_hint,
         common=common,
-        usage="%(prog)s [FLAGS] [STUDY.yaml]",
+        usage="%(prog)s [STUDY.yaml] [FLAGS]",
         description="Train every combination of buffers, environments, algorithms and seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file")
@@ -100,7 +100,9 @@ def act(given: Mapping[str, Any]) -> int:
             f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
         )
     if "resume" in given:
-        more = sorted(WHAT & given.keys() - {"resume"})
+        more = [f"--{name}" for name in sorted(WHAT & given.keys() - {"resume", "study"})]
+        if "study" in given:
+            more.insert(0, given["study"])
         if more:
             raise UsageError(f"--resume reads the study from its folder; leave out {', '.join(more)}")
         folder = StudyFolder.at(given["resume"], "--resume")
@@ -154,11 +156,11 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     settings = select_settings(given, IN_STUDIES)
     if "inputs" in given:
         return read_inputs(given, settings)
-    home = Path(given.get("study", "study")).stem
-    check_name(home, "the study file's name")
     contents: dict[str, Any] = {}
     if "study" in given:
         contents = grid.read_study_file(Path(given["study"]))
+    home = Path(given.get("study", "study")).stem
+    check_name(home, "the study file's name")
     contents |= select_settings(given, GRID)
     if "seeds" in given:
         contents["seeds"] = grid.as_seeds(given["seeds"])
@@ -205,6 +207,8 @@ def plan(
         runs = repeat_with_values(runs, search["search"], search["num_samples"] or 10, search["searcher"])
     elif search["searcher"] == TPE:
         raise UsageError(f"--searcher {TPE} needs --search, the settings to be searched")
+    elif search["num_samples"] is not None:
+        raise UsageError(f"--num_samples {search['num_samples']} needs --search, the settings to be searched")
     execution = Execution(**select_settings(contents, EXECUTION))
     if search["searcher"] == TPE:
         execution = replace(execution, search=dict(search["search"]))

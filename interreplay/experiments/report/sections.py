@@ -118,6 +118,10 @@ def build(
     methods = _names("method", runs)
     if baseline is not None and baseline not in methods:
         raise UsageError(f"no run of the baseline {baseline!r}; {accepted_names(baseline, methods)}")
+    envs = _names("env", runs)
+    if scores.given and scores.given.keys().isdisjoint(envs):
+        named = next(iter(scores.given))
+        raise UsageError(f"no run in {named!r}, which --scores names; {accepted_names(named, envs)}")
     by_algorithm: dict[str, list[Run]] = {}
     for run in runs:
         if len(run.results):
@@ -230,7 +234,10 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
     if not shared:
         notes.append("The methods have no steps in common: no tables.")
     elif any(points(run, measure)[0][-1] > end for run in usable):
-        notes.append(f"Compared up to {end:,.0f} steps, the last that all runs have.")
+        shortest = [method for method, curves in own.items() if curves.steps[-1] == end]
+        notes.append(
+            f"Compared up to {end:,.0f} steps, the last that all runs have: runs of {', '.join(shortest)} end there."
+        )
     if few:
         notes.append(f"Intervals from fewer than five runs are too narrow; a single run has none: {', '.join(few)}.")
     return Task(
@@ -249,12 +256,15 @@ def read_scores(path: Path) -> dict[str, dict[str, float]]:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageError(f"--scores {path} cannot be read: {' '.join(str(error).split())}") from None
+    wrong = ""
     try:
-        for entry in found.values():
-            if not KEYS.issuperset(entry) or not all(map(math.isfinite, entry.values())):
+        for env, entry in found.items():
+            wrong = f": {json.dumps({env: entry})}"
+            given = KEYS.issuperset(entry) and all(map(math.isfinite, entry.values()))
+            if not given or entry.get("low", -math.inf) >= entry.get("high", math.inf):
                 raise ValueError(entry)
     except (AttributeError, TypeError, ValueError):
-        raise UsageError(f"--scores {path} does not hold returns by environment; expected {EXAMPLE}") from None
+        raise UsageError(f"--scores {path} does not hold returns by environment{wrong}; expected {EXAMPLE}") from None
     return found
 
 

@@ -13,7 +13,7 @@ from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report.curves import SUMMARIES, align
 from interreplay.experiments.report.reading import REPLAY, Run
 from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
-from interreplay.runs.results.intervals import Array, difference, improvement, interval, iqm, mean, ratio
+from interreplay.runs.results.intervals import FLOOR, Array, difference, improvement, interval, iqm, mean, ratio
 
 DECIMALS = 6
 """Decimals of ratios; smaller differences are rounding errors."""
@@ -99,7 +99,9 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     for kind in SUMMARIES:
         row |= _estimate(f"{kind}_difference", difference, [curves.summary(kind), base.summary(kind)])
     if scale is not None:
-        row |= _estimate("auc_ratio", ratio, [scale.normalize(curves.means()), scale.normalize(base.means())])
+        areas = [scale.normalize(curves.means()), scale.normalize(base.means())]
+        if max(map(np.mean, areas)) > FLOOR:
+            row |= _estimate("auc_ratio", ratio, areas)
         steps = np.median(base.find_threshold_steps(scale.threshold))
         if np.isfinite(steps) and np.isfinite(row["steps"]):
             row["steps_ratio"] = steps / row["steps"]

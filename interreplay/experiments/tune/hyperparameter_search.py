@@ -19,7 +19,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianSt
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.sample import Domain
 
-from interreplay.errors import UsageError, accepted_names
+from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.flags.replay_flags import list_method_arguments
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.studies.grid import with_values
@@ -101,7 +101,10 @@ def repeat_with_values(
             planned.append((number, with_values(replace(run, label=f"{run.label}_{number:03d}"), values)))
     unused = sorted(found.keys() - known)
     if unused:
-        raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
+        raise UsageError(
+            f"search: no run has a setting {unused[0]!r}; {did_you_mean(unused[0], sorted(known))} accepted: arguments "
+            "of the replay methods, and flags that interreplay train --help all lists"
+        )
     planned.sort(key=itemgetter(0))
     return [run for _, run in planned]
 

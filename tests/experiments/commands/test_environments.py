@@ -136,6 +136,7 @@ WRONG = {
     ".envs_here:Env-v0": "'.envs_here' is not the name of a module",
     "ALE/Pang-v5": "did you mean ALE/Pong-v5",
     "PangNoFrameskip-v4": "did you mean PongNoFrameskip-v4",
+    "Cartpole-v1": "did you mean CartPole-v1",
 }
 
 

@@ -124,7 +124,8 @@ def test_methods_are_compared_over_common_steps(tmp_path):
     assert one(tables["efficiency"], method="Uniform")["final"] == pytest.approx(9.5)
     assert one(tables["runs"], method="Uniform")["final"] == pytest.approx(9.5)
     assert len(pick(tables["curves"], method="Uniform")) == 4, "the figure shows all of it"
-    assert "Compared up to 2,000 steps" in section.tasks[0].notes[0]
+    assert section.tasks[0].notes[0].startswith("Compared up to 2,000 steps")
+    assert section.tasks[0].notes[0].endswith("runs of NMER end there.")
     ours(tmp_path, "Hopper-v5", "Uniform", 1, [0.0, 20.0])
     (section,), _ = tables_of(tmp_path)
     assert "Compared up to 2,000 steps" in section.tasks[0].notes[0], "also if a run of each method is that short"
@@ -169,12 +170,33 @@ def test_diagnostics_and_time_are_averaged(tmp_path):
 
 def test_invalid_scores_are_rejected_with_an_example(tmp_path):
     path = tmp_path / "scores.json"
-    for text in ("", "[]", '{"Hopper-v5": 3}', '{"Hopper-v5": {"lo": 3}}', '{"Hopper-v5": {"low": NaN}}'):
+    for text in (
+        *("", "[]", '{"Hopper-v5": 3}', '{"Hopper-v5": {"lo": 3}}', '{"Hopper-v5": {"low": NaN}}'),
+        '{"Hopper-v5": {"low": 3, "high": 3}}',
+    ):
         path.write_text(text)
-        with pytest.raises(UsageError, match="scores.json"):
+        with pytest.raises(UsageError, match="scores.json") as error:
             read_scores(path)
+        assert not text.startswith("{") or text in str(error.value)
     path.write_text(json.dumps({"Hopper-v5": {"high": 3}}))
     assert read_scores(path) == {"Hopper-v5": {"high": 3}}
+
+
+def test_scores_of_other_environments_only_are_rejected(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, 1.0])
+    with pytest.raises(UsageError, match="no run in 'Hopper', which --scores names; did you mean Hopper-v5?"):
+        tables_of(tmp_path, scores=Scores({"Hopper": {"low": 0.0}}))
+    tables_of(tmp_path, scores=Scores({"Hopper-v5": {"low": 0.0}, "Reacher-v5": {"low": -50.0}}))
+
+
+def test_two_areas_near_random_play_are_compared_by_their_difference(tmp_path):
+    """Their ratio would be 1, with an interval from 1 to 1."""
+    for seed in range(5):
+        ours(tmp_path, "Hopper-v5", "Uniform", seed, [0.0, 10.0 + seed])
+        ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 30.0 + seed])
+    (section,), tables = tables_of(tmp_path, scores=Scores({"Hopper-v5": {"low": 0.0, "high": 3000.0}}))
+    (sentence,) = summaries(section, tables)["NMER"]
+    assert "a mean return over steps 10.0 above that of Uniform" in sentence and sentence.endswith("an improvement.")
 
 
 def test_summaries_state_effect_interval_seeds_and_conclusion(tmp_path):
