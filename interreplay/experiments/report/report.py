@@ -212,5 +212,8 @@ def summary(report: Report) -> str:
             shown += sentences[:1] if together and method in methods else sentences
         for sentence in shown:
             lines.append(f"{section.algorithm}: {sentence}")
+    published = report.tables.get("published")
+    if published is not None and published.empty:
+        lines.append("There are no published results of these environments.")
     lines.append(f"{len(report.paths)} files in {report.paths[0].parent}; open {report.paths[0]}")
     return "\n".join(lines) + "\n"

@@ -6,8 +6,11 @@ import pytest
 from run_folders import ours
 
 from interreplay.experiments.report import draw
-from interreplay.experiments.report.published import published_curves, published_task
-from interreplay.experiments.report.report import main
+from interreplay.experiments.report.published import published_curves, published_table, published_task
+from interreplay.experiments.report.reading import read_runs
+from interreplay.experiments.report.report import Report, main, summary
+from interreplay.experiments.report.sections import Scores, build
+from interreplay.experiments.report.tables import all_tables
 
 
 def test_ids_are_matched_with_published_tasks():
@@ -32,6 +35,14 @@ def test_published_points_are_those_of_the_sources():
     curves = published_curves("dm_control/dog-walk-v0")
     (row,) = curves[(curves["method"] == "SimbaV2 (ratio 8)") & (curves["env_steps"] == 100_000)].to_dict("records")
     assert (row["mean"], row["seeds"]) == (231.7, 5), "the file of the source lists runs up to three times"
+
+
+def test_missing_published_results_are_printed(tmp_path):
+    ours(tmp_path, "Pendulum-v1", "NMER", 0, [0.0, 1.0])
+    runs = read_runs([tmp_path])
+    sections = build(runs, scores=Scores())
+    tables = all_tables(runs, sections) | {"published": published_table(sections)}
+    assert "no published results of these environments" in summary(Report(runs, sections, tables, [tmp_path]))
 
 
 @pytest.mark.slow
