@@ -90,8 +90,9 @@ def prepare(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | 
         key, recorded = check_recorded(settings, environment.spaces)
         settings = settings.replace(offline_key=key)
         lines.append(recorded)
-    source, memory = check_source(settings, environment)
-    lines.append(memory)
+    source = make_checked_source(settings, environment)
+    check_networks(settings, environment)
+    lines.append(check_memory(settings, environment, source))
     ensure_writable(home or Path(settings.output_dir))
     starts = settings.learning_starts
     if starts and not checkpoints and not settings.fork_from:
@@ -132,24 +133,13 @@ def describe(settings: SimpleNamespace) -> str:
     return f"{shorten_name(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
 
 
-def check_source(settings: SimpleNamespace, environment: Environment, here: bool = True) -> tuple[Source, str]:
-    """Build and check the source of a run's batches; return it with a line about its memory, "" if it is unknown.
-
-    If the run is executed `here`, its networks and the memory of this machine are checked, too.
-    """
-    source: Source
-    if not here:
-        settings = settings.replace(device="cpu")  # the GPU is in another machine
+def make_checked_source(settings: SimpleNamespace, environment: Environment) -> Source:
+    """Build the source of a run's batches; reject a method that the environment or the algorithm does not support."""
     if ALGORITHMS[settings.trainer].unrolls:
-        source = build_mix(settings, environment)
-    else:
-        source = build_source(settings, environment)
-        check_method(settings, source)
-    if not here:
-        replay_bytes(settings, environment, source)
-        return source, ""
-    check_networks(settings, environment)
-    return source, check_memory(settings, environment, source)
+        return build_mix(settings, environment)
+    source = build_source(settings, environment)
+    check_method(settings, source)
+    return source
 
 
 def build_source(settings: SimpleNamespace, environment: Environment) -> RowSource:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from interreplay.errors import RejectedRuns, UsageError
-from interreplay.experiments.commands.preparation import check_source, gigabytes, replay_bytes
+from interreplay.experiments.commands import preparation
+from interreplay.experiments.commands.preparation import gigabytes
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import make_environment
 from interreplay.experiments.flags.values import drop_settings
@@ -58,19 +59,22 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
 def check_run(run: PlannedRun, execution: Execution, here: bool) -> float:
     """Check that a run can start, and return the bytes of its replay buffer at its end; arguments as for `check`."""
     settings = run.settings
-    device = machine.choose_device(settings.device, execution.gpus_per_trial)
+    device = "cpu"  # a GPU of another machine cannot be used
     if here:
+        device = machine.choose_device(settings.device, execution.gpus_per_trial)
         machine.check_device(device)
         if settings.fork_from:  # must exist
             find_checkpoints(Path(settings.fork_from), "--fork_from")
-    settings = settings.replace(device=device)
     environment = make_environment(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
     if here and settings.offline_data is not None:
         check_recorded(settings, environment.spaces)
-    settings = settings.replace(offline_data=None)
-    source, _ = check_source(settings, environment, here)
-    size = replay_bytes(settings, environment, source)
+    settings = settings.replace(device=device, offline_data=None)
+    source = preparation.make_checked_source(settings, environment)
+    if here:
+        preparation.check_networks(settings, environment)
+        preparation.check_memory(settings, environment, source)
+    size = preparation.replay_bytes(settings, environment, source)
     if source is None or isinstance(source, UnrollMix):
         return size
     return size * min(1.0, settings.total_env_steps / settings.buffer_size)

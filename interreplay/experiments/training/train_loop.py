@@ -130,7 +130,6 @@ class Training:
     could not be written because of a full disk.
 
     Attributes:
-        checkpoint: The newest checkpoint of this process.
         stop_reason: Why returns ended the run before its last step, "" if they did not.
         requests: Requests to save or to stop. Runs that learn as one share them.
     """
@@ -150,7 +149,7 @@ class Training:
         self._episodes: EpisodeFile | None = None
         self._kept_at: list[int] = []
         self._first: tuple[int, ...] = ()
-        self.checkpoint: Path | None = None
+        self._evaluates = bool(self.settings.evaluation_interval)
         self.stop_reason = ""
         self.requests = Requests()
         self._deadline = math.inf
@@ -172,10 +171,6 @@ class Training:
         if self.stop_reason:
             return True
         return self.algo.env_steps >= self.settings.total_env_steps and not self.algo.evaluation_failed
-
-    @property
-    def _evaluates(self) -> bool:
-        return bool(self.settings.evaluation_interval)
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
@@ -298,8 +293,7 @@ class Training:
         if self._episodes is not None:
             with contextlib.suppress(OSError):  # a full disk; the checkpoint contains the rows
                 self._episodes.write()
-        self.checkpoint = self._checkpoint(self.folder.save, self.settings.keep_checkpoints + more)
-        return self.checkpoint
+        return self._checkpoint(self.folder.save, self.settings.keep_checkpoints + more)
 
     def _checkpoint(self, save: Callable[..., Path], *arguments: Any) -> Path:
         """Write a checkpoint with a method of the run's folder, and return its path."""
