@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, field, fields
 from numbers import Integral, Real
@@ -51,6 +52,13 @@ class Accepts(ABC):
         except (ValueError, OverflowError, KeyError):
             pass
         raise ValueError(f"must be {self.described}, got {text!r}")
+
+    def __call__(self, text: str) -> Any:
+        """Return the value of a flag, as the ``type`` of argparse."""
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
 
 
 class Number(Accepts):
@@ -166,7 +174,7 @@ class OrWord(Accepts):
 
 
 class Boolean(Accepts):
-    """True or False."""
+    """True or False, in text also ``yes``, ``on`` and ``1``, or ``no``, ``off`` and ``0``."""
 
     described = "True or False"
     metavar = "True|False"
@@ -175,7 +183,8 @@ class Boolean(Accepts):
         return isinstance(value, bool)
 
     def parse(self, text: str) -> bool:
-        return {"true": True, "false": False}[text.lower()]
+        values = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+        return values[text.lower()]
 
 
 class Rate(Accepts):

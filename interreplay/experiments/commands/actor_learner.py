@@ -21,7 +21,7 @@ from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.flags import reading, values
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import count_cpus
-from interreplay.learning.setting_fields import SEED
+from interreplay.learning.setting_fields import SEED, Boolean, Number, WholeNumber
 from interreplay.learning.settings import LoopSettings
 from interreplay.unrolls import schema
 
@@ -67,7 +67,7 @@ def act(words: Sequence[str]) -> int:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
     if mode == "test":
         command = [run, "--episodes", _value(given, "test_episode_count")]
-        if _read(given, "render", values.read_boolean) and ("render" in given or has_screen()):
+        if _read(given, "render", Boolean()) and ("render" in given or has_screen()):
             if not has_screen():
                 raise UsageError(
                     "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
@@ -123,11 +123,11 @@ def translate(given: Mapping[str, str]) -> list[str]:
         **_processes(given),
     }
     for name in ("policy_cloning", "value_cloning"):
-        used = _read(given, f"use_{name}_loss", values.read_boolean)
+        used = _read(given, f"use_{name}_loss", Boolean())
         settings[name] = _value(given, f"{name}_loss_weight") if used else "0"
-    if _read(given, "use_kl_mask", values.read_boolean):
+    if _read(given, "use_kl_mask", Boolean()):
         settings |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
-    steps = _read(given, "save_model_period", values.whole(1)) * _steps_per_update(given)
+    steps = _read(given, "save_model_period", WholeNumber(1)) * _steps_per_update(given)
     settings["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated: set[str] = set()
@@ -150,8 +150,8 @@ def translate(given: Mapping[str, str]) -> list[str]:
 
 def _processes(given: Mapping[str, str]) -> dict[str, str]:
     """Return the numbers of env runners and environments; one process steps all if there are too few CPUs."""
-    workers = _read(given, "worker_count", values.whole(1))
-    envs = _read(given, "envs_per_worker", values.whole(1))
+    workers = _read(given, "worker_count", WholeNumber(1))
+    envs = _read(given, "envs_per_worker", WholeNumber(1))
     cpus = count_cpus()
     if 1 < workers < cpus:
         return {"num_workers": str(workers), "num_envs_per_worker": str(envs)}
@@ -166,14 +166,14 @@ def _processes(given: Mapping[str, str]) -> dict[str, str]:
 def _steps_per_update(given: Mapping[str, str]) -> float:
     """Return the environment steps per update: the fresh unrolls of a batch times their length."""
     shares = {entry["type"]: float(np.mean(entry["share"])) for entry in _replay(given)}
-    return shares["queue"] * _read(given, "batch_size", values.whole(1)) * _read(given, "r_f_steps", values.whole(1))
+    return shares["queue"] * _read(given, "batch_size", WholeNumber(1)) * _read(given, "r_f_steps", WholeNumber(1))
 
 
 def _schedule(given: Mapping[str, str]) -> str:
     """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` pieces."""
-    steps = _read(given, "lr_scheduler_steps", values.whole(1)) * _steps_per_update(given)
-    start = _read(given, "lr", values.number())
-    end = _read(given, "lr_end_value", values.number())
+    steps = _read(given, "lr_scheduler_steps", WholeNumber(1)) * _steps_per_update(given)
+    start = _read(given, "lr", Number())
+    end = _read(given, "lr_end_value", Number())
     words = []
     for share in np.linspace(0, 1, PIECES + 1):
         words.append(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}")
@@ -182,10 +182,10 @@ def _schedule(given: Mapping[str, str]) -> str:
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sources of batches; stores are used once they are filled to a minimum share."""
-    entries = schema.read(_value(given, "replay_parameters"), _read(given, "batch_size", values.whole(1)))
+    entries = schema.read(_value(given, "replay_parameters"), _read(given, "batch_size", WholeNumber(1)))
     for entry in entries:
         if entry["type"] != "queue":
-            entry["fill_in"] = _read(given, "training_fill_in_factor", values.number())
+            entry["fill_in"] = _read(given, "training_fill_in_factor", Number())
     return entries
 
 
@@ -194,7 +194,7 @@ def _game_arguments(given: Mapping[str, str]) -> list[str]:
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
     arguments = {"reward_clipping": "none"}
-    if _read(given, "clip_rewards", values.read_boolean):
+    if _read(given, "clip_rewards", Boolean()):
         arguments["reward_clipping"] = CLIPPINGS[method]
     for name, value in values.select_settings(given, GAMES).items():
         arguments[GAMES[name]] = value

@@ -9,7 +9,7 @@ from pathlib import Path
 from interreplay.environments.rendering import choose_backend, has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import seed, whole
+from interreplay.learning.setting_fields import SEED, WholeNumber
 
 
 def make_parser() -> OneLineParser:
@@ -27,13 +27,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--best", action="store_true", help="use the best checkpoint of the run, not its newest")
     add("--run", metavar="ALGORITHM", help="algorithm of the checkpoint; only checked, since the checkpoint records it")
     text = "number of episodes (default: 10, or as --steps requires)"
-    add("--episodes", type=whole(1), metavar="N", help=text)
+    add("--episodes", type=WholeNumber(1), metavar="N", help=text)
     text = "play whole episodes until this number of environment steps, or until --episodes are played if it is given"
-    add("--steps", type=whole(1), metavar="N", help=text)
-    add("--seed", type=seed, metavar="N", help="seed of episode i is seed + i (default: the checkpoint's random state)")
+    add("--steps", type=WholeNumber(1), metavar="N", help=text)
+    add("--seed", type=SEED, metavar="N", help="seed of episode i is seed + i (default: the checkpoint's random state)")
     add("--video", "--render_to", type=Path, metavar="FILE", help="write a .gif or .mp4; needs no screen")
     text = "number of first episodes in the video (default: 3)"
-    add("--video_episodes", type=whole(1), metavar="N", help=text)
+    add("--video_episodes", type=WholeNumber(1), metavar="N", help=text)
     add("--render", action="store_true", help="show the episodes in a window")
     add("--trust_checkpoint", action="store_true", help="load pickles that name code; they can execute anything")
     add("--record_data", metavar="NAME", help="write a Minari dataset with a name such as pendulum/sac-v0")

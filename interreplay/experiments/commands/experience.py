@@ -12,7 +12,7 @@ import numpy as np
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import whole
+from interreplay.learning.setting_fields import WholeNumber
 
 EXPORT = "export"
 COLUMNS = ("run", "environment", "rows", "episodes", "unfinished", "return min", "median", "max", "success", "size")
@@ -54,7 +54,7 @@ def export_parser() -> OneLineParser:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a run or of its experience")
     add("name", metavar="NAME", help="name of the dataset, such as pendulum/mine-v0")
-    add("--episodes", type=whole(1), metavar="N", help="export only the newest N episodes")
+    add("--episodes", type=WholeNumber(1), metavar="N", help="export only the newest N episodes")
     return parser
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import whole
+from interreplay.learning.setting_fields import WholeNumber
 
 OBSERVATIONS = 1000
 
@@ -23,7 +23,7 @@ def make_parser() -> OneLineParser:
     add("--to", type=Path, required=True, metavar="FILE", help="policy.onnx, or policy.pt2 for PyTorch")
     add("--best", action="store_true", help="use the best checkpoint of a run, not its newest")
     text = f"number of observations on which file and policy are compared (default: {OBSERVATIONS})"
-    add("--observations", type=whole(1), default=OBSERVATIONS, metavar="N", help=text)
+    add("--observations", type=WholeNumber(1), default=OBSERVATIONS, metavar="N", help=text)
     return parser
 
 

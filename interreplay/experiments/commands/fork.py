@@ -18,11 +18,12 @@ from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import IN_STUDIES, METHOD
 from interreplay.experiments.flags.training_flags import default_settings
-from interreplay.experiments.flags.values import split, whole
+from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import align
 from interreplay.experiments.studies.study import Execution, State, Study, StudyFolder, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.setting_fields import WholeNumber
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import parse_steps
 from interreplay.runs.results.intervals import compare_seeds
@@ -55,14 +56,14 @@ def make_parser() -> OneLineParser:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
     text = "env step of the fork: the newest checkpoint at or before it is used (default: the newest checkpoint)"
-    add("--at", type=whole(0), metavar="N", help=text)
+    add("--at", type=WholeNumber(0), metavar="N", help=text)
     text = "replay methods, such as Uniform,NMER{k: 10} or 'NMER{label: fast, settings: {updates_per_step: 2}}'; the "
     add("--arms", type=split, required=True, metavar="METHOD,...", help=text + "first is the baseline")
     add("--seeds", type=split, default=["5"], metavar="N", help="number of seeds, or a list such as 0,3 (default: 5)")
-    add("--steps", type=whole(1), required=True, metavar="N", help="env steps after the fork")
+    add("--steps", type=WholeNumber(1), required=True, metavar="N", help="env steps after the fork")
     add("--output_dir", type=Path, required=True, metavar="DIR", help="folder of the study")
-    add("--max_concurrent", type=whole(1), metavar="N", help="parallel runs (default: as many as the CPUs allow)")
-    add("--cpus_per_trial", type=whole(1), default=1, metavar="N", help="CPUs and threads of a run (default: 1)")
+    add("--max_concurrent", type=WholeNumber(1), metavar="N", help="parallel runs (default: as many as the CPUs allow)")
+    add("--cpus_per_trial", type=WholeNumber(1), default=1, metavar="N", help="CPUs and threads of a run (default: 1)")
     return parser
 
 

@@ -20,9 +20,10 @@ from interreplay.experiments.commands import train
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.config_files import merge_config, names
 from interreplay.experiments.flags.reading import by_name, read_programs
-from interreplay.experiments.flags.values import drop_settings, read_boolean, select_settings, whole
+from interreplay.experiments.flags.values import drop_settings, select_settings
 from interreplay.experiments.process import outcome
 from interreplay.learning.algorithms_table import VARIANTS
+from interreplay.learning.setting_fields import Boolean, WholeNumber
 from interreplay.runs.results.reader import flat
 
 DEFAULT = "atari/rainbow_dqn"
@@ -136,9 +137,9 @@ def translate_setting(word: str, of_values: bool) -> list[str]:
             print(f"{text} is an environment of PyBullet; using {bullet[1]}-v5 of MuJoCo")
             value = f"{bullet[1]}-v5"
         elif key == "hyper_params.use_per":
-            value = "PER" if read_boolean(text) else "Uniform"
+            value = "PER" if Boolean()(text) else "Uniform"
         elif key == "hyper_params.train_freq":
-            value = str(1 / whole(1)(text))
+            value = str(1 / WholeNumber(1)(text))
             more = [f"rollout_fragment_length={text}"]
         elif key == "hyper_params.tau" and of_values:
             more = ["target_update_period=1"]  # RLcycle updates targets at every update

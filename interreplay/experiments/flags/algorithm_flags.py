@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import format_value, read_boolean, reader, select_settings, sources, whole
+from interreplay.experiments.flags.values import format_value, select_settings, sources
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
-from interreplay.learning.setting_fields import Accepts, Boolean, NamedClass, OrWord, Widths, get_accepted_values
+from interreplay.learning.setting_fields import (
+    Accepts,
+    NamedClass,
+    OrWord,
+    WholeNumber,
+    Widths,
+    get_accepted_values,
+)
 from interreplay.learning.settings import ReplaySettings
 
 
@@ -23,12 +30,9 @@ def _flags() -> dict[str, Flag]:
             if name in _LOOP or name in made:
                 continue  # another default for a flag of the loop, or a setting of an algorithm above
             accepts = get_accepted_values(setting)
-            read: Callable[[str], Any] = read_boolean
-            if not isinstance(accepts, Boolean):
-                read = reader(accepts)
             many = isinstance(getattr(accepts, "other", accepts), Widths | NamedClass)
             text = _HELP.get(name, setting.metadata["help"])
-            made[name] = Flag(name, read, None, f"{text} ({_defaults(name, accepts)})", many=many)
+            made[name] = Flag(name, accepts, None, f"{text} ({_defaults(name, accepts)})", many=many)
     return made
 
 
@@ -107,14 +111,14 @@ def loop_flag(name: str, **options: Any) -> Flag:
     others = exceptions(own, setting.default)
     if others:
         text = f"{text} ({others})"
-    stated = {"type": reader(get_accepted_values(setting)), "default": setting.default, "help": text}
+    stated = {"type": get_accepted_values(setting), "default": setting.default, "help": text}
     return Flag(name, **(stated | options))
 
 
 def make_count_flag(name: str, help: str) -> Flag:
     """Return a flag with a whole number, by default 1; its help lists the algorithms with another default."""
     own = {owner: row.of_run[name] for owner, row in ALGORITHMS.items() if name in row.of_run}
-    return Flag(name, whole(1), 1, f"{help} ({exceptions(own, 1)})")
+    return Flag(name, WholeNumber(1), 1, f"{help} ({exceptions(own, 1)})")
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
             elif (name == "buffer" or FLAGS[name].type is str) and not isinstance(value, str | int | float):
                 raise argparse.ArgumentTypeError(f"must be a name, got {value!r}")
             else:
-                found[name] = read_written(FLAGS[name], value)
+                found[name] = read_written(FLAGS[name], value, f"{place}: {key}")
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{place}: {key} {error}") from None
     return found

@@ -16,9 +16,8 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.find import expand_pattern
 from interreplay.experience.offline_data.where import SYNTAX, Where
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import number, reader, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.setting_fields import Number, OrWord
+from interreplay.learning.setting_fields import Number, OrWord, WholeNumber
 
 
 def data(text: str) -> str | list[str]:
@@ -71,16 +70,16 @@ OFFLINE_FLAGS = (
         "function reward(obs, action, next_obs, **columns) of arrays that replaces the rewards, of recorded and of new "
         "rows, and the terminations if it returns both",
     ),
-    Flag("offline_share", number(0, 1), 0.5, "share of every batch from --offline_data"),
+    Flag("offline_share", Number(0, 1), 0.5, "share of every batch from --offline_data"),
     Flag(
         "offline_share_end",
-        reader(OrWord(Number(0, 1), "none", None)),
+        OrWord(Number(0, 1), "none", None),
         None,
         "--offline_share at the end of the run, reached linearly; none: constant",
     ),
     Flag(
         "updates",
-        whole(1),
+        WholeNumber(1),
         None,
         "number of updates from --offline_data alone, with --total_env_steps 0; each counts as one environment step",
         scope="execution",

@@ -8,7 +8,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag, by_name, read_programs
-from interreplay.experiments.flags.values import choice, number, read_boolean, whole
+from interreplay.learning.setting_fields import Boolean, Number, OneOf, WholeNumber
 
 ORIGINAL = read_programs()["original"]
 """Flags of the code of NMER and BIER."""
@@ -28,19 +28,19 @@ def smoothness(text: str) -> float:
 
 
 READERS: dict[str, Callable[[str], Any]] = {
-    "boolean": read_boolean,
-    "count": whole(1),
-    "share": number(0, 1),
-    "positive": number(0, open_low=True),
-    "nonnegative": number(0),
+    "boolean": Boolean(),
+    "count": WholeNumber(1),
+    "share": Number(0, 1),
+    "positive": Number(0, open_low=True),
+    "nonnegative": Number(0),
     "smoothness": smoothness,
-    "holdout": number(0, 0.9, open_low=True),
+    "holdout": Number(0, 0.9, open_low=True),
 }
 
 
 def _make_flag(name: str, row: Mapping[str, Any]) -> Flag:
     kind = row.get("reads", "boolean")
-    read = choice(*kind) if isinstance(kind, list) else READERS[kind]
+    read = OneOf(*kind) if isinstance(kind, list) else READERS[kind]
     default = row.get("default", False if kind == "boolean" else None)
     return Flag(name, read, default, row.get("help") or row["method"], scope="method")
 

@@ -8,7 +8,6 @@ environments have no version; ``*`` matches anything.
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -203,8 +202,5 @@ def convert_settings(name: str, settings: Mapping[str, Any], accepted: Mapping[s
     for flag, value in settings.items():
         if flag not in accepted:
             raise UsageError(f"preset {name}: unknown flag {flag!r}; {accepted_names(flag, sorted(accepted))}")
-        try:
-            values[flag] = read_written(accepted[flag], value)
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"preset {name}: {flag} {error}") from None
+        values[flag] = read_written(accepted[flag], value, f"preset {name}: {flag}")
     return values

@@ -12,9 +12,9 @@ from importlib.resources import files
 from typing import Any, Literal, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
-from interreplay.experiments.flags.values import read_boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
+from interreplay.learning.setting_fields import Boolean
 
 Scope = Literal["learning", "method", "identity", "execution", "invocation"]
 """Scopes of flags: the learning problem, the replay method, the run's identity, its execution, or one start of it."""
@@ -111,7 +111,7 @@ class Flag:
         if isinstance(self.default, str | int | float) and self.default is not False:
             text = f"{text} (default: {self.default})"
         common = {"dest": self.name, "help": text.replace("%", "%%")}
-        if self.type is read_boolean:
+        if isinstance(self.type, Boolean):
             return common | {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
         metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
         if self.many:
@@ -157,7 +157,7 @@ def accept_harmless(parser: argparse.ArgumentParser) -> None:
     """Let a parser accept the flags of the original work that have no effect."""
     original = read_programs()["original"]
     for name in original["without_value"]:
-        parser.add_argument(f"--{name}", action=IgnoredFlag, nargs="?", type=read_boolean, help=argparse.SUPPRESS)
+        parser.add_argument(f"--{name}", action=IgnoredFlag, nargs="?", type=Boolean(), help=argparse.SUPPRESS)
     for name in (*original["with_value"], *original["default_only"]):
         parser.add_argument(f"--{name}", action=IgnoredFlag, help=argparse.SUPPRESS)
 
@@ -363,9 +363,9 @@ def complete_booleans(words: Sequence[str], known: Mapping[str, argparse.Action]
     found = []
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         action = known.get(word)
-        if action is not None and action.type is read_boolean and not following.startswith("-"):
+        if action is not None and isinstance(action.type, Boolean) and not following.startswith("-"):
             try:
-                read_boolean(following)
+                action.type(following)
             except argparse.ArgumentTypeError:
                 word = f"{word}=true"
         found.append(word)

@@ -23,20 +23,14 @@ from interreplay.experiments.flags.replay_flags import CATALOGUE, PART_FLAGS, re
 from interreplay.experiments.flags.values import (
     assignment,
     assignments,
-    choice,
     duration,
     env_steps,
-    number,
-    read_boolean,
     read_nonempty,
     read_path,
-    reader,
-    seed,
     updates_per_step,
-    whole,
 )
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
-from interreplay.learning.setting_fields import OrWord, WholeNumber
+from interreplay.learning.setting_fields import SEED, Boolean, Number, OneOf, OrWord, WholeNumber
 
 _OWN_METHODS = exceptions({name: row.buffer for name, row in ALGORITHMS.items()}, "Uniform")
 
@@ -74,7 +68,7 @@ WHAT_TO_TRAIN = (
         "settings from a .yaml file or from a file of the folder configs, such as cartpole/dqn; flags and words such as"
         " gamma=.95 override them",
     ),
-    _invocation("list_presets", read_boolean, False, "print the presets, one line each, and exit"),
+    _invocation("list_presets", Boolean(), False, "print the presets, one line each, and exit"),
     Flag(
         "env_args",
         assignments,
@@ -92,33 +86,36 @@ WHAT_TO_TRAIN = (
         many=True,
         repeat=True,
     ),
-    Flag("frame_stack", whole(1), 1, "number of newest observations stacked into one, around all wrappers"),
+    Flag("frame_stack", WholeNumber(1), 1, "number of newest observations stacked into one, around all wrappers"),
     Flag(
         "horizon",
-        whole(1),
+        WholeNumber(1),
         None,
         "maximum steps of an episode (default: the environment's own)",
         aliases=("max_episode_steps",),
     ),
     _changeable(
-        "total_env_steps", whole(0), 15_000, "environment steps of the whole run, including those before a --resume"
+        "total_env_steps",
+        WholeNumber(0),
+        15_000,
+        "environment steps of the whole run, including those before a --resume",
     ),
     _changeable(
         "max_time", duration, None, "save and exit after this time in this process; exit code 75, --resume continues"
     ),
     _changeable(
         "stop_at_return",
-        number(),
+        Number(),
         None,
         "stop at the first evaluation with at least this mean return; without evaluations, at this training return",
     ),
     _changeable(
         "stop_without_improvement",
-        whole(1),
+        WholeNumber(1),
         None,
         "stop after this many evaluations in a row without a new best mean return",
     ),
-    Flag("seed", seed, 0, "random seed; runs with the same seed are identical", scope="identity", in_study="seeds"),
+    Flag("seed", SEED, 0, "random seed; runs with the same seed are identical", scope="identity", in_study="seeds"),
     Flag(
         "resume",
         Path,
@@ -129,7 +126,7 @@ WHAT_TO_TRAIN = (
     ),
     _invocation(
         "recover",
-        read_boolean,
+        Boolean(),
         False,
         "with --resume: add the kept transitions after the checkpoint, such as those before a crash",
     ),
@@ -141,7 +138,7 @@ WHAT_TO_TRAIN = (
         " --buffer is filled with its transitions",
         scope="identity",
     ),
-    _invocation("best", read_boolean, False, "with --resume: continue from the best checkpoint, not from the newest"),
+    _invocation("best", Boolean(), False, "with --resume: continue from the best checkpoint, not from the newest"),
 )
 REPLAY = (
     Flag(
@@ -153,7 +150,7 @@ REPLAY = (
         scope="method",
         in_study="buffers",
     ),
-    _invocation("list_buffers", read_boolean, False, "print the replay methods, one line each, and exit"),
+    _invocation("list_buffers", Boolean(), False, "print the replay methods, one line each, and exit"),
     Flag(
         "buffer_arg",
         assignment,
@@ -165,7 +162,7 @@ REPLAY = (
     ),
     *PART_FLAGS,
     REPLAY_PARAMETERS,
-    Flag("buffer_size", whole(1), 1_000_000, "maximum number of stored transitions", aliases=("capacity",)),
+    Flag("buffer_size", WholeNumber(1), 1_000_000, "maximum number of stored transitions", aliases=("capacity",)),
     loop_flag("learning_starts"),
     ALGORITHM_FLAGS["train_batch_size"],
     loop_flag(
@@ -176,28 +173,28 @@ REPLAY = (
         many=True,
     ),
     loop_flag("n_step"),
-    loop_flag("normalize_observations", type=read_boolean),
-    loop_flag("scale_rewards", type=read_boolean),
+    loop_flag("normalize_observations"),
+    loop_flag("scale_rewards"),
 )
 LEARNER = (
-    Flag("gamma", number(0, 1), 0.99, "discount factor"),
+    Flag("gamma", Number(0, 1), 0.99, "discount factor"),
     *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
 )
 MACHINE = (
-    Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
+    Flag("num_workers", WholeNumber(0), 0, "sampling processes; 0 samples in the training process"),
     make_count_flag("num_envs_per_worker", "environments per sampling process"),
     make_count_flag("rollout_fragment_length", "steps per environment between two rounds of updates, or per unroll"),
     Flag(
         "device",
-        choice("cpu", "cuda", "auto"),
+        OneOf("cpu", "cuda", "auto"),
         "cpu",
         "device of the networks; auto: a GPU if available",
         scope="execution",
     ),
-    _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
+    _changeable("threads", WholeNumber(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
     Flag(
         "hang_timeout",
-        number(0),
+        Number(0),
         1800.0,
         "seconds without an env step, an update or a checkpoint after which the process exits; 0 disables",
         scope="invocation",
@@ -205,27 +202,29 @@ MACHINE = (
         in_study="hang_timeout",
     ),
     loop_flag("matrix_dtype"),
-    loop_flag("cuda_graph", type=read_boolean, scope="execution", changeable=True),
+    loop_flag("cuda_graph", scope="execution", changeable=True),
 )
 RESULTS = (
     loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
     _changeable(
-        "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 disables"
+        "evaluation_interval",
+        WholeNumber(0),
+        1,
+        "iterations between evaluations with deterministic actions; 0 disables",
     ),
-    _changeable("evaluation_num_episodes", whole(1), 5, "episodes per evaluation"),
-    _changeable("evaluation_num_envs", whole(1), 5, "parallel environments of an evaluation"),
+    _changeable("evaluation_num_episodes", WholeNumber(1), 5, "episodes per evaluation"),
+    _changeable("evaluation_num_envs", WholeNumber(1), 5, "parallel environments of an evaluation"),
     loop_flag("on_manifold_rows", scope="execution"),
     loop_flag(
         "episode_table",
-        type=read_boolean,
         scope="execution",
         help="write episodes.csv, a row per training episode: return, length, TD errors, correlated pairs, Q-values",
     ),
-    _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 saves only at the end"),
-    _changeable("keep_checkpoints", whole(1), 2, "number of newest checkpoints to keep"),
+    _changeable("checkpoint_freq", WholeNumber(0), 5, "iterations between checkpoints; 0 saves only at the end"),
+    _changeable("keep_checkpoints", WholeNumber(1), 2, "number of newest checkpoints to keep"),
     _changeable(
         "keep_best",
-        read_boolean,
+        Boolean(),
         True,
         "also keep the checkpoint of the best evaluation, or of the best training return without evaluations",
     ),
@@ -237,7 +236,7 @@ RESULTS = (
     ),
     _changeable(
         "keep_experience",
-        reader(OrWord(WholeNumber(0), "auto")),
+        OrWord(WholeNumber(0), "auto"),
         "auto",
         "number of newest transitions to keep in the run's folder; auto: 1,000,000 or 2 GB, none in studies",
     ),
@@ -263,8 +262,8 @@ RESULTS = (
         "also log to this experiment of MLflow; URI/ before it selects the server",
         in_study="",
     ),
-    _changeable("video_to_tensorboard", read_boolean, False, "log a video of the first episode of every evaluation"),
-    _changeable("quiet", read_boolean, False, "print only the first lines, the summary and errors", in_study=""),
+    _changeable("video_to_tensorboard", Boolean(), False, "log a video of the first episode of every evaluation"),
+    _changeable("quiet", Boolean(), False, "print only the first lines, the summary and errors", in_study=""),
 )
 
 GROUPS: dict[str, tuple[Flag, ...]] = {

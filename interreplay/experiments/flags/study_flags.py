@@ -6,7 +6,8 @@ from itertools import chain
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import choice, number, read_boolean, search, split, whole
+from interreplay.experiments.flags.values import search, split
+from interreplay.learning.setting_fields import Boolean, Number, OneOf, WholeNumber
 
 STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     "runs; also keys of a study file": (
@@ -23,14 +24,16 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
     ),
     "execution; also keys of a study file": (
-        Flag("cpus_per_trial", whole(1), 1, "CPUs and threads of a run; each of its --num_workers takes one more"),
-        Flag("gpus_per_trial", number(0), 0.0, "GPUs of a run; may be a fraction"),
-        Flag("max_concurrent", whole(1), None, "parallel runs (default: as many as the CPUs allow)"),
-        Flag("max_failures", whole(0), 2, "maximum number of retries of a failed run from its checkpoint"),
-        Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without progress until a run counts as hung"),
+        Flag(
+            "cpus_per_trial", WholeNumber(1), 1, "CPUs and threads of a run; each of its --num_workers takes one more"
+        ),
+        Flag("gpus_per_trial", Number(0), 0.0, "GPUs of a run; may be a fraction"),
+        Flag("max_concurrent", WholeNumber(1), None, "parallel runs (default: as many as the CPUs allow)"),
+        Flag("max_failures", WholeNumber(0), 2, "maximum number of retries of a failed run from its checkpoint"),
+        Flag("hang_timeout", Number(0, open_low=True), 900.0, "seconds without progress until a run counts as hung"),
         Flag(
             "together",
-            whole(0),
+            WholeNumber(0),
             0,
             "number of processes that train all runs at once and perform equal updates as one; 0: one process per run",
         ),
@@ -43,16 +46,16 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "settings to draw from Tune's distributions, such as k=randint(3,30),alpha=uniform(.2,2)",
             many=True,
         ),
-        Flag("num_samples", whole(1), 10, "draws for each algorithm and replay method with a searched setting"),
+        Flag("num_samples", WholeNumber(1), 10, "draws for each algorithm and replay method with a searched setting"),
         Flag(
             "searcher",
-            choice("random", "tpe"),
+            OneOf("random", "tpe"),
             "random",
             "tpe draws one run after another, based on previous results (Optuna's, extra search)",
         ),
         Flag(
             "scheduler",
-            choice("fifo", "asha", "median"),
+            OneOf("fifo", "asha", "median"),
             "fifo",
             "asha and median stop runs with low returns early (schedulers of Ray Tune)",
         ),
@@ -72,13 +75,13 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             None,
             "address of a Ray cluster, auto for a running one, local for a new one (default: RAY_ADDRESS, or local)",
         ),
-        Flag("list_buffers", read_boolean, False, "print the replay methods, one line each, and exit"),
-        Flag("list_presets", read_boolean, False, "print the presets, one line each, and exit"),
-        Flag("dry_run", read_boolean, False, "print the runs, and exit"),
-        Flag("count", read_boolean, False, "print the number of runs, and exit"),
-        Flag("job_cpus", whole(1), None, "with --count: check that the runs fit a job with this number of CPUs"),
-        Flag("job_gpus", whole(0), None, "with --count: check that the runs fit a job with this number of GPUs"),
-        Flag("run", whole(0), None, "execute only the run with this number, in this process, without a cluster"),
+        Flag("list_buffers", Boolean(), False, "print the replay methods, one line each, and exit"),
+        Flag("list_presets", Boolean(), False, "print the presets, one line each, and exit"),
+        Flag("dry_run", Boolean(), False, "print the runs, and exit"),
+        Flag("count", Boolean(), False, "print the number of runs, and exit"),
+        Flag("job_cpus", WholeNumber(1), None, "with --count: check that the runs fit a job with this number of CPUs"),
+        Flag("job_gpus", WholeNumber(0), None, "with --count: check that the runs fit a job with this number of GPUs"),
+        Flag("run", WholeNumber(0), None, "execute only the run with this number, in this process, without a cluster"),
     ),
 }
 EXECUTION = (*(flag.name for flag in STUDY_GROUPS["execution; also keys of a study file"]), "scheduler", "searcher")

@@ -6,56 +6,17 @@ import argparse
 import ast
 import json
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, WholeNumber, json_or_python
+from interreplay.errors import UsageError
+from interreplay.learning.setting_fields import WholeNumber, json_or_python
 
 _OPENING = "{[("
 _CLOSING = "}])"
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _SECONDS = (86_400, 3_600, 60, 1)
-
-
-def read_boolean(text: str) -> bool:
-    """Read True or False in the usual spellings."""
-    values = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"must be True or False, got {text!r}")
-    return values[text.lower()]
-
-
-def reader(accepts: Accepts) -> Callable[[str], Any]:
-    """Return a reader of the values that a setting accepts."""
-
-    def read(text: str) -> Any:
-        try:
-            return accepts.read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    read.metavar = accepts.metavar  # type: ignore[attr-defined]
-    return read
-
-
-def number(low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
-    """Return a reader of numbers between two bounds; arguments as for `Number`."""
-    return reader(Number(low, high, open_low=open_low))
-
-
-def whole(low: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers of at least `low`, also written as ``1e6`` or ``1_000_000``."""
-    return reader(WholeNumber(low))
-
-
-seed = reader(SEED)
-"""Reader of a seed."""
-
-
-def choice(*names: str) -> Callable[[str], str]:
-    """Return a reader that accepts one of several names."""
-    return reader(OneOf(*names))
 
 
 def seconds(text: str) -> int:
@@ -100,7 +61,7 @@ def read_path(text: str) -> str:
 
 def env_steps(text: str) -> tuple[int, ...]:
     """Read numbers of env steps between commas or spaces."""
-    return tuple(map(whole(1), _words(text)))
+    return tuple(map(WholeNumber(1), _words(text)))
 
 
 def sources(text: str) -> str:
@@ -196,13 +157,19 @@ def search(text: str) -> dict[str, str]:
     return found
 
 
-def read_written(flag: Any, value: Any) -> Any:
-    """Return a value of a data file as read by a `Flag`; a repeatable one reads each item of a list."""
+def read_written(flag: Any, value: Any, place: str) -> Any:
+    """Return a value of a data file as read by a `Flag`; `place` begins error messages.
+
+    A repeatable flag reads each item of a list.
+    """
     if value is None and flag.default is None:
         return None
-    if not flag.repeat:
-        return flag.type(format_value(value))
-    return list(map(flag.type, read_list(value)))
+    try:
+        if not flag.repeat:
+            return flag.type(format_value(value))
+        return list(map(flag.type, read_list(value)))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{place} {error}") from None
 
 
 def read_list(value: Any) -> list[str]:

@@ -13,13 +13,13 @@ import pandas as pd
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import number
 from interreplay.experiments.process.machine import format_count
 from interreplay.experiments.report.figures import figures, styles
 from interreplay.experiments.report.published import published_table
 from interreplay.experiments.report.reading import FINISHED, Run, read_runs
 from interreplay.experiments.report.sections import EXAMPLE, MEASURES, Scores, Section, build, read_scores
 from interreplay.experiments.report.tables import TABLES, all_tables, states, summaries
+from interreplay.learning.setting_fields import Number
 
 PAGE = "index.html"
 GENERATED = '<meta name="generator" content="interreplay '
@@ -168,7 +168,7 @@ def make_parser() -> OneLineParser:
     add("--scores", type=Path, metavar="FILE", help=f"JSON file with known returns: {EXAMPLE}")
     add(
         "--threshold",
-        type=number(0, 1, open_low=True),
+        type=Number(0, 1, open_low=True),
         metavar="X",
         default=0.8,
         help="normalized return to reach in environments without a threshold in --scores (default: %(default)s)",

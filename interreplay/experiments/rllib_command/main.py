@@ -29,7 +29,7 @@ from ray.tune.result import EXPR_PROGRESS_FILE, TRAINING_ITERATION
 from interreplay.errors import UsageError, describe_error
 from interreplay.experiments.commands import evaluate
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import read_nonempty, whole
+from interreplay.experiments.flags.values import read_nonempty
 from interreplay.experiments.process.machine import count_cpus, count_gpus, format_count
 from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import format_return
@@ -37,6 +37,7 @@ from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.experiments import Experiment, names, read_file, read_settings
 from interreplay.experiments.studies.study import TrialFolder
 from interreplay.experiments.training.trackers import trackers
+from interreplay.learning.setting_fields import WholeNumber
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.results.reader import mean_return
@@ -137,12 +138,12 @@ def make_parser() -> OneLineParser:
     add("-f", "--config_file", type=Path, metavar="FILE", help=text)
     add("--stop", metavar="SETTINGS", help="results at which to stop, as JSON or YAML: '{\"env_steps\": 100000}'")
     add("--config", metavar="SETTINGS", help="settings of the algorithm, as JSON or YAML or a file of either")
-    add("--checkpoint_freq", type=whole(0), metavar="N", help="iterations between checkpoints (default: 0)")
-    add("--num_samples", type=whole(1), metavar="N", help="number of trials of each experiment (default: 1)")
+    add("--checkpoint_freq", type=WholeNumber(0), metavar="N", help="iterations between checkpoints (default: 0)")
+    add("--num_samples", type=WholeNumber(1), metavar="N", help="number of trials of each experiment (default: 1)")
     add("--experiment_name", metavar="NAME", help="name of the experiment's folder in --output_dir (default: default)")
     text = "folder of all results (default: %(default)s)"
     add("--output_dir", "--local_dir", type=Path, metavar="DIR", default=Path("results"), help=text)
-    add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or the request of one trial)")
+    add("--num_cpus", type=WholeNumber(1), metavar="N", help="CPUs for Ray (default: all, or the request of one trial)")
     add("--resume", action="store_true", help="continue the experiment of this name with its recorded settings")
     add("--wandb", type=read_nonempty, metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", type=read_nonempty, metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import shlex
@@ -20,7 +19,7 @@ from interreplay.experiments.flags.replay_flags import format_arguments, shorten
 from interreplay.experiments.flags.run_flags import ALIASES, FLAGS, IN_STUDIES
 from interreplay.experiments.flags.study_flags import FILE_KEYS
 from interreplay.experiments.flags.training_flags import make_environment
-from interreplay.experiments.flags.values import drop_settings, format_value, read_written, select_settings
+from interreplay.experiments.flags.values import drop_settings, read_written, select_settings
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, WholeNumber
 from interreplay.runs.resume import as_plain
@@ -48,10 +47,7 @@ def read_study_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
     check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *FILE_KEYS))
     for key in FILE_KEYS.keys() & contents.keys():
-        try:
-            contents[key] = FILE_KEYS[key].type(format_value(contents[key]))
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"{key} {error}") from None
+        contents[key] = read_written(FILE_KEYS[key], contents[key], key)
     return contents
 
 
@@ -173,10 +169,7 @@ def convert_settings(settings: Any) -> dict[str, Any]:
         instead = FLAGS[name].in_study
         if instead is not None:
             raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'interreplay train'}")
-        try:
-            found[name] = as_plain(read_written(FLAGS[name], value))
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"settings: {key} {error}") from None
+        found[name] = as_plain(read_written(FLAGS[name], value, f"settings: {key}"))
     return found
 
 

@@ -9,7 +9,7 @@ from argument_parser import GROUPS, make_parser, resolve_settings, settings_resu
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.run_flags import INVOCATION, METHOD
-from interreplay.experiments.flags.values import read_boolean
+from interreplay.learning.setting_fields import Boolean
 from tests.experiments.commands.command_lines import given
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,7 +100,7 @@ def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
 
 
 def test_booleans_stand_alone_or_with_a_value():
-    for name in (name for name, flag in FLAGS.items() if flag.type is read_boolean):
+    for name in (name for name, flag in FLAGS.items() if isinstance(flag.type, Boolean)):
         assert given(f"--{name}") == {name: True}
         assert given(f"--{name} False --seed 1") == {name: False, "seed": 1}
 
