@@ -128,23 +128,6 @@ class Study:
                 "label: NAME to the buffer, which replaces its settings in the name"
             )
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return the study as mappings and lists, for a file."""
-        return asdict(self.execution) | {"runs": [{"name": run.name} | asdict(run) for run in self.runs]}
-
-    @classmethod
-    def from_plain(cls, plain: Any) -> Study:
-        """Return the inverse of `to_plain`."""
-        place = f"{STUDY} is damaged"
-        if not isinstance(plain, dict) or not isinstance(plain.get("runs"), list):
-            raise UsageError(f"{place}: expected a list of runs")
-        runs = []
-        for entry in plain["runs"]:
-            if isinstance(entry, dict):
-                entry = drop_settings(entry, ["name"])  # follows from the other entries
-            runs.append(from_file(PlannedRun, entry, f"{place}: a run"))
-        return cls(runs, from_file(Execution, drop_settings(plain, ["runs"]), place))
-
 
 def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) -> int:
     """Return the CPUs of one run, including its env runners; the largest run counts."""
@@ -252,22 +235,29 @@ class StudyFolder:
         ensure_writable(self.path, "--output_dir")
         self.check(study)
         if not (self.path / STUDY).exists():
-            plain = study.to_plain()
-            runs = plain.pop("runs")
-            text = yaml.safe_dump(plain, sort_keys=False) + "runs:\n"
-            for run in runs:  # one per line
-                text += "- " + yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9)
+            text = yaml.safe_dump(asdict(study.execution), sort_keys=False) + "runs:\n"
+            for run in study.runs:  # one per line
+                plain = {"name": run.name} | asdict(run)
+                text += "- " + yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=10**9)
             write_result(self.path / STUDY, text)
 
     def read(self) -> Study:
         """Return the study in the folder."""
+        place = f"{self.path / STUDY} is damaged"
         try:
             plain = yaml.load((self.path / STUDY).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except OSError:
             raise UsageError(f"{self.path} holds no {STUDY}; give the folder of a study") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self.path / STUDY} is damaged: {' '.join(str(error).split())}") from None
-        return Study.from_plain(plain)
+            raise UsageError(f"{place}: {' '.join(str(error).split())}") from None
+        if not isinstance(plain, dict) or not isinstance(plain.get("runs"), list):
+            raise UsageError(f"{place}: expected a list of runs")
+        runs = []
+        for entry in plain["runs"]:
+            if isinstance(entry, dict):
+                entry = drop_settings(entry, ["name"])  # follows from the other entries
+            runs.append(from_file(PlannedRun, entry, f"{place}: a run"))
+        return Study(runs, from_file(Execution, drop_settings(plain, ["runs"]), place))
 
 
 def shorten(text: str, most: int = 500) -> str:

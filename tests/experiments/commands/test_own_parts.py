@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 
 from interreplay.buffer.catalogue import make_buffer
 from interreplay.errors import UsageError
@@ -14,7 +13,7 @@ from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.train import run_name
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.studies.results_table import as_command
-from interreplay.experiments.studies.study import Study
+from interreplay.experiments.studies.study import StudyFolder
 from interreplay.experiments.tune.hyperparameter_search import repeat_with_values
 from interreplay.selection import Prioritized
 from tests.experiments.commands.command_lines import users_folder
@@ -134,8 +133,9 @@ def test_a_study_names_runs_after_their_parts(folder):
     assert home.path.name == "mine"
     assert [run.label for run in planned.runs] == ["Timely(reach=50)", "NMER(selector=Recent(share=0.2),k=3)"]
     assert planned.runs[1].name == "SAC_Pendulum-v1_NMER-selector=Recent-share=0.2-k=3_s0"
-    again = Study.from_plain(yaml.safe_load(yaml.safe_dump(planned.to_plain())))
-    found = [resolve_settings(run.given()) for run in again.runs]
+    again = StudyFolder(folder / "again")
+    again.begin(planned)
+    found = [run.settings for run in again.read().runs]
     assert found[0].buffer == "my_parts:Timely"
     assert found[1].buffer_args == {"selector": {"type": "my_parts:Recent", "share": 0.2}, "k": 3}
     drawn = repeat_with_values(planned.runs, {"reach": "randint(3,30)"}, samples=2)
