@@ -9,15 +9,8 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import format_value, select_settings, sources
+from interreplay.learning import setting_fields
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
-from interreplay.learning.setting_fields import (
-    Accepts,
-    NamedClass,
-    OrWord,
-    WholeNumber,
-    Widths,
-    get_accepted_values,
-)
 from interreplay.learning.settings import ReplaySettings
 
 
@@ -29,21 +22,21 @@ def _flags() -> dict[str, Flag]:
             name = setting.name
             if name in _LOOP or name in made:
                 continue  # another default for a flag of the loop, or a setting of an algorithm above
-            accepts = get_accepted_values(setting)
-            many = isinstance(getattr(accepts, "other", accepts), Widths | NamedClass)
+            accepts = setting_fields.get_accepted_values(setting)
+            many = isinstance(getattr(accepts, "other", accepts), setting_fields.Widths | setting_fields.NamedClass)
             text = _HELP.get(name, setting.metadata["help"])
             made[name] = Flag(name, accepts, None, f"{text} ({_defaults(name, accepts)})", many=many)
     return made
 
 
-def as_given(default: Any, accepts: Accepts) -> str:
+def as_given(default: Any, accepts: setting_fields.Accepts) -> str:
     """Return a default as a flag accepts it, such as ``256,256``, ``none`` or another word that stands for it."""
-    if isinstance(accepts, OrWord) and default == accepts.stands_for:
+    if isinstance(accepts, setting_fields.OrWord) and default == accepts.stands_for:
         return accepts.word
     return format_value(default)
 
 
-def _defaults(name: str, accepts: Accepts) -> str:
+def _defaults(name: str, accepts: setting_fields.Accepts) -> str:
     """Return the algorithms that have a setting, with their defaults."""
     owners: dict[str, list[str]] = {}
     for algorithm, row in ALGORITHMS.items():
@@ -111,14 +104,14 @@ def loop_flag(name: str, **options: Any) -> Flag:
     others = exceptions(own, setting.default)
     if others:
         text = f"{text} ({others})"
-    stated = {"type": get_accepted_values(setting), "default": setting.default, "help": text}
+    stated = {"type": setting_fields.get_accepted_values(setting), "default": setting.default, "help": text}
     return Flag(name, **(stated | options))
 
 
 def make_count_flag(name: str, help: str) -> Flag:
     """Return a flag with a whole number, by default 1; its help lists the algorithms with another default."""
     own = {owner: row.of_run[name] for owner, row in ALGORITHMS.items() if name in row.of_run}
-    return Flag(name, WholeNumber(1), 1, f"{help} ({exceptions(own, 1)})")
+    return Flag(name, setting_fields.WholeNumber(1), 1, f"{help} ({exceptions(own, 1)})")
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
