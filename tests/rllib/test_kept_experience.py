@@ -276,8 +276,8 @@ def test_a_fork_continues_in_another_environment_with_the_same_spaces(tmp_path):
         arm.train()
     finally:
         del gym.registry["OtherPendulum-v0"]
-    rows = buffer_rows(arm)
-    assert not buffer_rows(algorithm).truncated[149]  # the parent was within an episode
+    rows = rows_of(arm)
+    assert not rows_of(algorithm).truncated[149]  # the parent was within an episode
     assert rows.truncated[149] and rows.episode[150] > rows.episode[149], "the other environment begins a new one"
 
 
