@@ -154,7 +154,6 @@ REJECTED = [
     (Schedule, {"kind": "monte_carlo", "size": 0}, "train_size is 0"),
     (Schedule, {"every": 0}, "retrain_interval is 0"),
     (HoldOut, {"split": 0.0}, "holdout_split is 0.0"),
-    (HoldOut, {"every": 0}, "every is 0"),
 ]
 
 

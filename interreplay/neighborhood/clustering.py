@@ -136,14 +136,8 @@ class Clustering:
             self.moments.remove(vectors, clusters)
 
     def add(self, storage: Storage, slots: Tensor) -> None:
-        """Add the newest rows of `storage`, in `slots` ``(n,)``.
-
-        Raises:
-            RuntimeError: If the rows overwrote others that were not removed.
-        """
+        """Add the newest rows of `storage`, in `slots` ``(n,)``."""
         added = slots.numpy()
-        if self.members.cluster[added[0]] >= 0:
-            raise RuntimeError("rows were overwritten without being evicted; call evict before each add")
         vectors = self.read(storage, added)
         if self.written == 0:
             self.scale.center(vectors[0, self.z])

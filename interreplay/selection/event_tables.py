@@ -148,30 +148,22 @@ class EventTables(Selector):
         ends = (storage.column("terminated")[slots] | storage.column("truncated")[slots]).tolist()
         episodes = storage.column("episode")[slots].tolist()
         writes = storage.write_numbers(slots).tolist()
-        successors = self._successors(storage, slots, episodes)
+        oldest = storage.written - storage.capacity
+        for episode, tail in list(self._tails.items()):
+            if tail[-1] < oldest:
+                del self._tails[episode]  # no row continued it
+        successors = storage.records.array("link")
         for number, (slot, write) in enumerate(zip(slots.tolist(), writes, strict=True)):
             tail = self._tails.setdefault(episodes[number], deque(maxlen=self.history + 1))
-            if tail and successors.get(tail[-1]) != slot:
+            if tail and successors[tail[-1] % storage.capacity] != slot:
                 tail.clear()
             tail.append(write)
             for table, found in zip(self._tables, happened, strict=True):
                 if found[number]:
                     led = np.array(tail)
-                    table.add(led[led >= storage.written - storage.capacity] % storage.capacity)
+                    table.add(led[led >= oldest] % storage.capacity)
             if ends[number]:
                 del self._tails[episodes[number]]
-
-    def _successors(self, storage: Storage, slots: Tensor, episodes: list[int]) -> dict[int, int]:
-        """Return the slots of the successors of the new rows and their predecessors, by write number."""
-        oldest = storage.written - storage.capacity
-        for episode, tail in list(self._tails.items()):
-            if tail[-1] < oldest:
-                del self._tails[episode]  # no row continued it
-        before = []
-        for episode in set(episodes) & self._tails.keys():
-            before.append(self._tails[episode][-1])
-        writes = torch.cat([torch.tensor(before, dtype=torch.int64), storage.write_numbers(slots)])
-        return dict(zip(writes.tolist(), storage.successor(writes % storage.capacity).tolist(), strict=True))
 
     def evict(self, storage: SlotStore, slots: Tensor) -> None:
         overwritten = slots.numpy()
@@ -211,7 +203,7 @@ class EventTables(Selector):
         return found
 
     def nbytes(self, capacity: int, features: int) -> int:
-        return len(self.events) * SlotSet.nbytes(capacity)
+        return len(self.events) * 8 * capacity
 
     def state_dict(self) -> dict[str, Any]:
         tails = self._tails.values()
@@ -262,11 +254,6 @@ class SlotSet:
     def members(self) -> np.ndarray:
         """The members ``(m,)`` in arbitrary order."""
         return self._members[: self._count]
-
-    @staticmethod
-    def nbytes(capacity: int) -> int:
-        """Return the memory of a set in bytes."""
-        return 8 * capacity
 
     def add(self, slots: np.ndarray) -> None:
         """Add `slots` ``(n,)``, which must be unique; members stay."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interreplay.storage.columns import Columns, get_column_name, get_columns
 from interreplay.storage.linked_rows import LinkedRows
-from interreplay.transitions import Transitions, as_tensor, join_parts, observation_parts, to_arrays
+from interreplay.transitions import Transitions, as_tensor, join_parts, observation_parts
 
 START = 1024
 """Minimum room for frames in addition to one per row."""
@@ -237,26 +237,9 @@ class FrameStacks:
         replaced = range(0)
         if written >= chain.capacity:
             replaced = range(start, start + n)
-        if n == 1:  # takes two thirds of the time
-            row = to_arrays(transitions.columns())
-            self._number_row(row, written)
-            self._release(chain, replaced, written + 1 - chain.capacity)
-            return chain.append_row(row, written)
         numbered = self._number_stacks(transitions, written)
         self._release(chain, replaced, written + n - chain.capacity)
         chain.append(numbered, written)
-
-    def _number_row(self, row: dict[str, np.ndarray], written: int) -> None:
-        """Replace stacks by numbers in the columns of one row."""
-        episode = int(row.get("episode", [0])[0])
-        done = bool(row["terminated"][0] or row["truncated"][0])
-        for name, frames in self.frames.items():
-            column = get_column_name(name)
-            next_column = f"next_{column}"
-            start = np.ascontiguousarray(row[column])[0]
-            end = np.ascontiguousarray(row[next_column])[0]
-            frame_ids = np.array([frames.put_row(start, end, episode, done, written)], np.int32)
-            row[column], row[next_column] = frame_ids.swapaxes(0, 1)
 
     def _number_stacks(self, transitions: Transitions, written: int) -> Transitions:
         """Return rows with numbers instead of stacks."""
@@ -277,9 +260,10 @@ class FrameStacks:
 
     def _release(self, chain: LinkedRows, replaced: range, before: int) -> None:
         """Release the frames of replaced rows, and of episodes without rows from write number `before` on."""
+        rows, following = chain.read(torch.arange(replaced.start, replaced.stop))
         for name, frames in self.frames.items():
-            if replaced:
-                frames.drop(chain.read_integers(replaced, get_column_name(name)))
+            column = get_column_name(name)
+            frames.drop(np.concatenate([rows[column], following[column]], axis=1).ravel().tolist())
             frames.forget_before(before)
 
     def end(self, episode: int) -> None:

@@ -115,28 +115,23 @@ class FinalObservations:
 
     def put(self, parts: dict[str, Tensor]) -> np.ndarray:
         """Store n observations; return their indices ``(n,)`` int64."""
-        n = len(next(iter(parts.values())))
-        index = [self.free.pop() for _ in range(min(n, len(self.free)))]
-        fresh = n - len(index)
-        index += range(self.used, self.used + fresh)
-        self.used += fresh
-        if self.used > len(self.records):
-            self.records.grow(max(self.used, 2 * len(self.records)))
-        places = np.array(index, dtype=np.int64)
-        self.records.write(places, parts)
-        return places
+        index = np.array([self._new_index() for _ in range(len(next(iter(parts.values()))))], dtype=np.int64)
+        self.records.write(index, parts)
+        return index
 
     def put_row(self, parts: dict[str, np.ndarray]) -> int:
         """Store one observation, with parts of length 1; return its index."""
-        if self.free:
-            index = self.free.pop()
-        else:
-            index = self.used
-            self.used += 1
-            if self.used > len(self.records):
-                self.records.grow(2 * len(self.records))
+        index = self._new_index()
         self.records.set_row(index, parts)
         return index
+
+    def _new_index(self) -> int:
+        if self.free:
+            return self.free.pop()
+        self.used += 1
+        if self.used > len(self.records):
+            self.records.grow(2 * len(self.records))
+        return self.used - 1
 
     def state(self) -> dict[str, Any]:
         return {"rows": self.records.rows[: self.used], "free": list(self.free), "used": self.used}
@@ -183,19 +178,6 @@ class LinkedRows:
     def next_column(self, slots: Tensor, name: str) -> Tensor:
         """Return column `name` of the observations that follow the rows in `slots` ``(n,)``."""
         return torch.from_numpy(self._read_following(self.links[slots.numpy()], [name])[name])
-
-    def read_integers(self, slots: range, name: str) -> list[int]:
-        """Return the integers in column `name` of obs and next_obs of the rows in `slots`."""
-        found: list[int] = []
-        own = self.records.array(name)
-        ends = self.tails.records.array(name)
-        for slot, link in zip(slots, self.links[slots.start : slots.stop].tolist(), strict=True):
-            found += own[slot].tolist()
-            if link >= 0:
-                found += own[link].tolist()
-            else:
-                found += ends[-1 - link].tolist()
-        return found
 
     def read(self, slots: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return the records in `slots` ``(n,)``, and records with the observations that follow them."""

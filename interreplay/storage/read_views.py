@@ -61,9 +61,6 @@ class OneStep(ReadView):
     gamma: float = 0.99
     n_step = 1
 
-    def __post_init__(self) -> None:
-        check_number("gamma", self.gamma, 0, 1)
-
     def read(self, storage: Storage, slots: Tensor) -> Transitions:
         return storage.read(slots, self.gamma)
 
@@ -95,10 +92,6 @@ class NStep(ReadView):
 
     n_step: int
     gamma: float = 0.99
-
-    def __post_init__(self) -> None:
-        check_number("n_step", self.n_step, 1, whole=True)
-        check_number("gamma", self.gamma, 0, 1)
 
     def read(self, storage: Storage, slots: Tensor) -> Transitions:
         flat = slots.reshape(-1)
@@ -163,6 +156,7 @@ def read_view(n_step: int, gamma: float) -> ReadView:
         ValueError: If n is not an integer of 1 or more, or γ is not a number from 0 to 1.
     """
     check_number("n_step", n_step, 1, whole=True)
+    check_number("gamma", gamma, 0, 1)
     if n_step == 1:
         return OneStep(float(gamma))
     return NStep(n_step, float(gamma))

@@ -114,12 +114,12 @@ class DynamicsModel:
 
     def __init__(self, sizes: Sequence[int], lr: float, seed: int = 0):
         self.sizes = list(sizes)
-        self.lr = lr
         with torch.random.fork_rng(devices=[]):  # leaves the caller's generator unchanged
             torch.default_generator.manual_seed(seed)
             self.model = MLP(self.sizes)
         self.beta = nn.Parameter(torch.ones(()))
-        self.optimizers = [FastAdam(self.model.parameters(), self.lr), FastAdam([self.beta], self.lr)]
+        self.parameters = [list(self.model.parameters()), [self.beta]]
+        self.optimizers = [FastAdam(parameters, lr) for parameters in self.parameters]
 
     def update(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
         """Take one gradient step of the model f at the ends of n lines.
@@ -134,14 +134,14 @@ class DynamicsModel:
         """
         with torch.enable_grad():
             predicted = self.model(inputs)
-            gradients = torch.autograd.grad(nn.functional.mse_loss(predicted, targets), list(self.model.parameters()))
+            gradients = torch.autograd.grad(nn.functional.mse_loss(predicted, targets), self.parameters[0])
         with torch.no_grad():
             share = mix.unsqueeze(1)
             start, end = inputs.chunk(2)
             start_outcome, end_outcome = predicted.chunk(2)
             line = torch.lerp(end_outcome, start_outcome, share)
             distances = (self.model(torch.lerp(end, start, share)) - line).square().mean(dim=1)
-        for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
+        for parameter, gradient in zip(self.parameters[0], gradients, strict=True):
             parameter.grad = gradient
         self.optimizers[0].apply()
         return distances
@@ -154,21 +154,18 @@ class DynamicsModel:
             self.beta.clamp_(LOWEST, 1.0)
         return float(self.beta.detach())
 
-    def _parameters(self) -> list[list[nn.Parameter]]:
-        return [list(self.model.parameters()), [self.beta]]
-
     def state(self) -> dict[str, Any]:
         """Return weights, β and the states of Adam; arrays share memory."""
         weights = []
         adam = []
-        for optimizer, parameters in zip(self.optimizers, self._parameters(), strict=True):
+        for optimizer, parameters in zip(self.optimizers, self.parameters, strict=True):
             weights.append([parameter.data for parameter in parameters])
             adam.append([dict(optimizer.state.get(parameter, {})) for parameter in parameters])
         return {"sizes": self.sizes, "weights": weights, "adam": adam}
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore a state before the first update."""
-        saved = zip(self.optimizers, self._parameters(), state["weights"], state["adam"], strict=True)
+        saved = zip(self.optimizers, self.parameters, state["weights"], state["adam"], strict=True)
         for optimizer, parameters, weights, entries in saved:
             for parameter, values, entry in zip(parameters, weights, entries, strict=True):
                 parameter.data = as_tensor(values).clone()

@@ -263,16 +263,12 @@ def test_shares_are_uniform(variant):
     assert kstest(mix[mix < 1], "uniform").pvalue > 1e-4
 
 
-def test_missing_calls_raise_errors():
+def test_rows_that_were_not_observed_are_an_error():
     part, storage = ClusterMember(), Storage(10)
     feed(part, storage, make(5))
     storage.add(stack(Episodes(seed=1).rows(1)))
     with pytest.raises(RuntimeError, match="6 rows were stored, but fewer observed"):
         part.neighbor_slots(storage, torch.tensor([0]), np.random.default_rng(0))
-    part, storage = ClusterMember(), Storage(10)
-    feed(part, storage, make(10))
-    with pytest.raises(RuntimeError, match="call evict before each add"):
-        part.observe(storage, storage.add(make(1)))
 
 
 def test_goals_are_clustered_by_state_goal_and_action():

@@ -88,13 +88,7 @@ class NeighborGraph:
             self.pending = [slot for slot in self.pending if slot not in removed]
 
     def add(self, storage: Storage, slots: np.ndarray) -> None:
-        """Add the newest rows of `storage`, in `slots` ``(n,)``.
-
-        Raises:
-            RuntimeError: If the rows overwrote others that were not removed.
-        """
-        if self.cells.place[slots[0]] >= 0:
-            raise RuntimeError("rows were overwritten without being evicted; call evict before each add")
+        """Add the newest rows of `storage`, in `slots` ``(n,)``."""
         self.table.written = storage.written
         self.queried[slots] = 0
         self.fit[slots] = False

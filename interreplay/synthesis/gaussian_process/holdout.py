@@ -13,6 +13,9 @@ from interreplay.synthesis.gaussian_process.fit import Schedule, fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
 from interreplay.synthesis.gaussian_process.processes import Form, posterior
 
+EVERY = 500
+"""Number of batches from one evaluation to the next."""
+
 
 def evaluate(
     form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int, split: float
@@ -100,18 +103,15 @@ def nearest_blend(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
 
 
 class HoldOut:
-    """Evaluates predictions at a fixed interval of batches.
+    """Evaluates predictions every `EVERY` batches.
 
     Args:
         split: Share of each neighborhood to hold out, above 0 and below 1.
-        every: Batches between two evaluations.
     """
 
-    def __init__(self, split: float = 0.2, every: int = 500):
+    def __init__(self, split: float):
         check_number("holdout_split", split, 0, 1, above_low=True, below_high=True)
-        check_number("every", every, 1, whole=True)
         self.split = float(split)
-        self.every = every
         self.batches = 0
         self.latest: dict[str, float] = {}
 
@@ -119,7 +119,7 @@ class HoldOut:
         self, form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int
     ) -> None:
         """Evaluate a batch if it is due; arguments as in `evaluate`."""
-        if self.batches % self.every == 0 and z.shape[1] > 2:
+        if self.batches % EVERY == 0 and z.shape[1] > 2:
             self.latest = summarize(evaluate(form, schedule, preparation, z, y, actions, self.split))
         self.batches += 1
 
