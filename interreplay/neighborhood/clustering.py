@@ -171,11 +171,6 @@ class Clustering:
         distances += self._squares
         return distances.argmin(1)
 
-    def squared(self, rows: np.ndarray) -> np.ndarray:
-        """Return the squared distance ``(n,)`` of each of `rows` ``(n, d)`` to its nearest center, in scaled units."""
-        difference = (rows - self.centers[self.nearest(rows)]) * self.scale.weights
-        return np.einsum("ij,ij->i", difference, difference)
-
     def _draw_batches(self, storage: Storage, rng: np.random.Generator, rows: int) -> Iterator[np.ndarray]:
         """Yield the normalized features of random batches, at least `rows` rows in total."""
         size = min(BATCH, self.count)
@@ -189,7 +184,10 @@ class Clustering:
         As in k-means++ (Arthur & Vassilvitskii 2007), distances are those to the nearest of the existing centers.
         Return the indices of the chosen rows ``(m,)``, without repetition.
         """
-        squared = self.squared(rows) if len(self.centers) else np.ones(len(rows))
+        squared = np.ones(len(rows))
+        if len(self.centers):
+            difference = (rows - self.centers[self.nearest(rows)]) * self.scale.weights
+            squared = np.einsum("ij,ij->i", difference, difference)
         order = np.log(np.maximum(squared, 1e-12)) + rng.gumbel(size=len(rows))  # draws without replacement
         chosen = np.argsort(-order, kind="stable")[: len(indices)]
         centers = np.pad(self.centers, ((0, max(0, int(indices[-1]) + 1 - len(self.centers))), (0, 0)))

@@ -96,13 +96,10 @@ class Elite(CandidateSelector):
 
     # -- replay counts ----------------------------------------------------------------------------
 
-    def _counts(self, stored: SlotStore) -> Tensor:
+    def observe(self, stored: SlotStore, slots: Tensor) -> None:
         if not len(self._replays):
             self._replays = torch.zeros(stored.capacity, dtype=torch.int32)
-        return self._replays
-
-    def observe(self, stored: SlotStore, slots: Tensor) -> None:
-        self._counts(stored)[slots] = 0
+        self._replays[slots] = 0
 
     def replays(self, slots: Tensor) -> Tensor:
         """Return how often the rows in `slots` ``(n,)`` were drawn, int32 ``(n,)``."""
@@ -110,24 +107,22 @@ class Elite(CandidateSelector):
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         slots, probabilities = super().select(stored, size, rng)
-        counts = self._counts(stored)
-        counts.index_add_(0, slots, torch.ones_like(slots, dtype=counts.dtype))
+        self._replays.index_add_(0, slots, torch.ones_like(slots, dtype=torch.int32))
         return slots, probabilities
 
     # -- ranking ----------------------------------------------------------------------------------
 
     @torch.no_grad()
     def keep(self, stored: SlotStore, slots: Tensor, size: int) -> Tensor:
-        counts = self._counts(stored)
-        if len(self._positions) != len(counts):
-            self._positions = np.zeros(len(counts), np.int32)
+        if len(self._positions) != stored.capacity:
+            self._positions = np.zeros(stored.capacity, np.int32)
         drawn = slots.numpy()
         positions = np.arange(len(drawn) - 1, -1, -1, dtype=np.int32)
         # numpy keeps the last of several values: the first occurrence. This is much faster than a sort.
         self._positions[drawn[::-1]] = positions
         slots = slots[torch.from_numpy(self._positions[drawn] == positions[::-1])]
         ranked = slots.index_select(0, stable_order(self.distances(stored, slots)))
-        return ranked.index_select(0, choose_ranks(counts.index_select(0, ranked), size, self.strategy))
+        return ranked.index_select(0, choose_ranks(self._replays.index_select(0, ranked), size, self.strategy))
 
     def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return the off-policyness ``(n,)`` of the rows in `slots` ``(n,)``.

@@ -42,21 +42,18 @@ class Shares:
         if (left < -1e-9).any() or (not missing.any() and (left > 1e-9).any()):
             raise ValueError(f"the shares are {dict(shares or {})}; expected them to add up to 1")
         ends[missing] = np.maximum(left, 0.0) / max(missing.sum(), 1)
-        self._ends = ends.tolist()
-        self._carried = [0.0] * len(self._ends)
+        self._ends = dict(zip(self.names, ends.tolist(), strict=True))
+        self._carried = dict.fromkeys(self.names, 0.0)
         self.progress = 0.0
 
     @property
     def current(self) -> dict[str, float]:
         """The current shares by name."""
-        shares = {}
-        for name, (start, end) in zip(self.names, self._ends, strict=True):
-            shares[name] = start + (end - start) * self.progress
-        return shares
+        return {name: start + (end - start) * self.progress for name, (start, end) in self._ends.items()}
 
     def least(self, name: str) -> float:
         """Return the smallest share of a source over the run."""
-        return min(self._ends[self.names.index(name)])
+        return min(self._ends[name])
 
     def anneal(self, progress: float) -> None:
         """Move to `progress`, the completed share of the run, from 0 to 1."""
@@ -78,7 +75,7 @@ class Shares:
         counts, self._carried = self.divide(size, available)
         return counts
 
-    def divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], list[float]]:
+    def divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], dict[str, float]]:
         """Return the next result of `counts` and the remainders to carry over, without changing the state."""
         shares = {}
         for name, share in self.current.items():
@@ -87,12 +84,10 @@ class Shares:
         total = sum(shares.values())  # numpy takes ten times as long for a few numbers
         if not total > 0:
             raise ValueError("no source with a share has rows to draw from; expected at least one")
-        carried = list(self._carried)
-        places = {name: place for place, name in enumerate(self.names)}
         rows = {}
         left: dict[str, float] = {}
         for name, share in shares.items():
-            due = carried[places[name]] + size * (share / total)
+            due = self._carried[name] + size * (share / total)
             rows[name] = max(math.floor(due), 0)
             left[name] = due - rows[name]
         missing = size - sum(rows.values())
@@ -104,17 +99,15 @@ class Shares:
             name = min((name for name in rows if rows[name]), key=left.__getitem__)
             rows[name] -= 1
             left[name] += 1
-        for name, rest in left.items():
-            carried[places[name]] = rest
-        return {name: count for name, count in rows.items() if count}, carried
+        return {name: count for name, count in rows.items() if count}, self._carried | left
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""
-        return {"owed": list(self._carried), "progress": self.progress}
+        return {"owed": list(self._carried.values()), "progress": self.progress}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
-        self._carried = list(map(float, state["owed"]))
+        self._carried = dict(zip(self.names, map(float, state["owed"]), strict=True))
         self.progress = float(state["progress"])
 
 

@@ -59,16 +59,12 @@ class RunningMoments:
     def _sum(self, groups: Any, sign: int, counts: Any, sums: np.ndarray, squares: np.ndarray) -> None:
         """Add to the sums of `groups`, without repetition, or subtract from them if `sign` is −1."""
         self.counts[groups] += sign * counts
-        change = np.add if sign > 0 else np.subtract
-        if isinstance(groups, int):
-            change(self.sums[groups], sums, out=self.sums[groups])
-            change(self.squares[groups], squares, out=self.squares[groups])
-            if not self.counts[groups]:
-                self._clear(groups)
-        else:
-            self.sums[groups] = change(self.sums[groups], sums)
-            self.squares[groups] = change(self.squares[groups], squares)
+        self.sums[groups] += sign * sums
+        self.squares[groups] += sign * squares
+        if not isinstance(groups, int):
             self._clear(groups[self.counts[groups] == 0])
+        elif not self.counts[groups]:
+            self._clear(groups)
 
     def _clear(self, groups: np.ndarray | int) -> None:
         self.counts[groups] = 0

@@ -11,13 +11,10 @@ from torch import Tensor
 from interreplay.errors import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import ExactMoments
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.transitions import Transitions, map_observation, observation_parts
-
-SINGLE_STEPS = OneStep()
 
 
 class Noise(Synthesizer):
@@ -66,7 +63,7 @@ class Noise(Synthesizer):
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if not self.uses_std:
             return
-        vectors = SINGLE_STEPS.vectors(storage, slots.numpy())
+        vectors = storage.chain.vectors(slots.numpy())
         if self.moments is None:
             self.moments = ExactMoments(vectors.shape[1])
             self.moments.origin[0] = vectors[0]
@@ -74,7 +71,7 @@ class Noise(Synthesizer):
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.moments is not None:
-            self.moments.remove(SINGLE_STEPS.vectors(storage, slots.numpy()))
+            self.moments.remove(storage.chain.vectors(slots.numpy()))
 
     def std(self) -> Tensor:
         """Return the standard deviation of each number in [s; a; r; s'] over the stored rows ``(D,)``, float64."""

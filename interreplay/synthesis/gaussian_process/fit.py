@@ -34,20 +34,17 @@ class Fit:
         epochs: Maximum number of steps.
         method: ``"adam"``, or ``"lbfgs"`` with a strong Wolfe line search, which stops when the likelihood stops
             improving. The likelihood of a dozen points is flat and its maximum may be extreme: use it with priors.
-        lr: Learning rate of Adam.
         priors: Whether to use Gamma priors on the hyperparameters.
     """
 
     epochs: int = 30
     method: str = "adam"
-    lr: float = 0.1
     priors: bool = False
 
     def __post_init__(self) -> None:
         check_number("epochs", self.epochs, 1, whole=True)
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; expected one of {', '.join(METHODS)}")
-        check_number("lr", self.lr, 0, above_low=True)
 
 
 class FitResult(NamedTuple):
@@ -132,7 +129,7 @@ def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spre
     model = Model(form, start.map(Tensor.double), x.double(), y=y.double(), priors=how.priors, spread=spread)
     best = model.start
     highest = torch.full((len(x),), -math.inf, dtype=torch.float64)
-    optimizer: Any = torch.optim.Adam(model.parameters(), lr=how.lr)
+    optimizer: Any = torch.optim.Adam(model.parameters(), lr=0.1)
     steps = how.epochs
     if how.method == "lbfgs":
         optimizer = torch.optim.LBFGS(model.parameters(), max_iter=how.epochs, line_search_fn="strong_wolfe")
