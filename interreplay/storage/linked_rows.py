@@ -224,6 +224,10 @@ class LinkedRows:
         observed = tuple(self.observed)
         own = self.records.flat(slots, (*observed, "actions", "rewards"))
         link = self.links[slots]
+        if len(slots) == 1:  # takes two thirds of the time
+            if link[0] >= 0:
+                return np.concatenate([own, self.records.flat(link, observed)], axis=1)
+            return np.concatenate([own, self.tails.records.flat(-1 - link, observed)], axis=1)
         final = link < 0
         following = self.records.flat(np.maximum(link, 0), observed)
         following[final] = self.tails.records.flat(-1 - link[final], observed)
