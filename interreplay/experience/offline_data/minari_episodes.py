@@ -122,7 +122,8 @@ def write(
         buffers.append(EpisodeBuffer(id=number, **episode))
     try:
         spec.to_json()
-    except Exception:  # the entry point is a function, or the specification is missing
+        gym.make(spec).close()  # as Minari does, which ends with an error and leaves an empty dataset
+    except Exception:  # the entry point is a function, a wrapper does not record its arguments, or there is none
         spec = None
     options = {}
     if any(is_image_space(part) for part in leaves(spaces[0]).values()):

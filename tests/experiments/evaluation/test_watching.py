@@ -162,6 +162,21 @@ def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
     assert np.allclose(recorded["arm"]["pose"], recorded["rest"][1])
 
 
+class Plain(gym.Wrapper):
+    """Does not record the arguments of its constructor."""
+
+
+def test_a_dataset_of_an_environment_that_minari_cannot_create_again(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    recorder = Recorder(Plain(gym.make("Pendulum-v1")))
+    recorder.reset(seed=0)
+    recorder.step(np.zeros(1, np.float32))
+    recorder.write("pendulum/test-v0", "SAC")
+    dataset = minari.load_dataset("pendulum/test-v0")
+    assert dataset.total_steps == 1 and dataset.env_spec is None
+
+
 def test_recorded_steps_have_the_dtype_of_their_space():
     space = gym.spaces.Dict({"image": gym.spaces.Box(0, 255, (2,), np.uint8)})
     recorded = _nested([{"image": np.array([1, 2])}, {"image": [3, 4]}], space)
