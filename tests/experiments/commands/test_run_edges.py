@@ -241,6 +241,7 @@ def training(folder, **more):
     """Return a run at its 1000th step."""
     algo = SimpleNamespace(env_steps=1000, run_id="", evaluation_video=None, save_to_path=lambda path: path.mkdir())
     settings = SimpleNamespace(max_time=None, total_env_steps=5000, steps_per_iteration=1000, keep_checkpoints=2)
+    settings.evaluation_interval = 0
     return Training(algo, settings, RunFolder(folder), **more)
 
 
@@ -370,7 +371,7 @@ def test_an_environment_that_hangs_ends_the_run_and_its_place_is_reported(envs, 
 def test_evaluation_steps_count_as_progress(tmp_path):
     config = SACConfig().environment("Pendulum-v1").training(hiddens=(8, 8), steps_per_iteration=20)
     algo = config.evaluation(evaluation_interval=1).build_algo()
-    settings = SimpleNamespace(total_env_steps=100, steps_per_iteration=20, max_time=None)
+    settings = SimpleNamespace(total_env_steps=100, steps_per_iteration=20, max_time=None, evaluation_interval=1)
     run = Training(algo, settings, RunFolder(tmp_path))
     beats = [run.pulse()]
     algo.eval_env_runner.sample(num_timesteps=5, explore=False)
