@@ -133,7 +133,9 @@ class ModelBased(Mix):
         device: str = "cpu",
         spaces: Spaces | None = None,
     ):
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__", "spaces")}
+        given = dict(locals())
+        for name in ("self", "__class__", "spaces"):
+            del given[name]
         if starts not in (*STARTS, None):
             raise ValueError(f"starts is {starts!r}; {accepted_names(str(starts), STARTS)}")
         if patience is None:
@@ -397,7 +399,8 @@ class ModelBased(Mix):
             self._found["rollout_rows"] += len(rows)
             self._found["rollouts_terminated"] += float(rows.terminated.sum()) / count
             if self.context.simulate is not None:
-                self._found |= {f"{name}_at_{number}": value for name, value in self.context.simulate(rows).items()}
+                for name, value in self.context.simulate(rows).items():
+                    self._found[f"{name}_at_{number}"] = value
             yield rows
 
     def _draw_starts(self, count: int) -> Observation:

@@ -131,7 +131,8 @@ class CheckpointedAlgorithm(Algorithm):
         )
         weights: dict[str, Any] = {}
         if "own_code" not in description:  # otherwise, a user's code defines the networks
-            weights = {part: dict(getattr(module.nets, part).state_dict()) for part in stored_policy.PARTS}
+            for part in stored_policy.PARTS:
+                weights[part] = dict(getattr(module.nets, part).state_dict())
         config = stored_config(self.config)
         about = {
             "fits": self._identity(),

@@ -49,7 +49,10 @@ class Shares:
     @property
     def current(self) -> dict[str, float]:
         """The current shares by name."""
-        return {name: start + (end - start) * self.progress for name, (start, end) in self._ends.items()}
+        shares = {}
+        for name, (start, end) in self._ends.items():
+            shares[name] = start + (end - start) * self.progress
+        return shares
 
     def least(self, name: str) -> float:
         """Return the smallest share of a source over the run."""

@@ -161,9 +161,9 @@ def test_noisy_networks_draw_noise_before_each_step():
     policy, exploration = NoisyActor(INPUTS, SIZE, (8,)), Noisy()
     exploration.check(policy)
     for step in (1, 2, 3):
-        acted = exploration.act_and_record(policy, OBS, rng())
-        assert torch.allclose(acted.actions, torch.tensor(0.1 * step))
-        assert torch.equal(acted.recorded["behavior"], policy.output(OBS)), "without noise"
+        actions, recorded = exploration.act_and_record(policy, OBS, rng())
+        assert torch.allclose(actions, torch.tensor(0.1 * step))
+        assert torch.equal(recorded["behavior"], policy.output(OBS)), "without noise"
 
 
 @pytest.mark.parametrize("make", [Greedy, Sampled, EpsilonGreedy, Gaussian, Random])

@@ -74,7 +74,8 @@ class Collection:
             return parts[0]
         if self._relabel is not None:  # the function receives actions in the environment's units
             parts.append(self._relabel.digest)
-            parts += [str(space_to_record(self._action_space(each.dataset))) for each in self._conversions]
+            for conversion in self._conversions:
+                parts.append(str(space_to_record(self._action_space(conversion.dataset))))
         return repr([parts, str(self._where)])
 
     @property

@@ -238,8 +238,10 @@ class StudyReporter(ProgressOutput):
             self._bar.refresh()
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
-            running = ", ".join(f"{n} {self._steps.get(n, 0):,}/{self._totals[n]:,}" for n in sorted(self._running))
-            left = "; ".join(filter(None, [running or "none", self._format_time_left()]))
+            running = []
+            for number in sorted(self._running):
+                running.append(f"{number} {self._steps.get(number, 0):,}/{self._totals[number]:,}")
+            left = "; ".join(filter(None, [", ".join(running) or "none", self._format_time_left()]))
             self.note(f"[{self._done}/{self._all}] running: {left}")
 
     def _format_time_left(self) -> str:

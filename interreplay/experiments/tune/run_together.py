@@ -129,7 +129,9 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
             meeting = UpdateBarrier(len(left), received.put)
             runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
             last = attempt == execution.max_failures
-            threads = [threading.Thread(target=execute, args=(run, received, last), daemon=True) for run in runs]
+            threads = []
+            for run in runs:
+                threads.append(threading.Thread(target=execute, args=(run, received, last), daemon=True))
             for event in run_threads(threads, received):
                 if event is None:
                     continue

@@ -112,7 +112,10 @@ class ManyUpdates(Update):
         for optimizer in optimizers:
             optimizer.moments()
         for place, stack in enumerate(stacks):
-            states = [optimizer.state[optimizer.param_groups[0]["params"][place]] for optimizer in optimizers]
+            states = []
+            for optimizer in optimizers:
+                parameter = optimizer.param_groups[0]["params"][place]
+                states.append(optimizer.state[parameter])
             made.state[stack] = {"step": states[0]["step"]}
             for moment in ("exp_avg", "exp_avg_sq"):
                 made.state[stack][moment] = torch.stack([state[moment] for state in states])

@@ -371,7 +371,10 @@ class LoopConfig(AlgorithmConfig):
 
     def rates(self, env_steps: int) -> dict[str, float]:
         """Return each optimizer's learning rate after a number of env steps."""
-        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in self.rate_names()}
+        found = {}
+        for name in self.rate_names():
+            found[name.removesuffix("_lr")] = rate_at(self.rate(name), env_steps)
+        return found
 
     @property
     def has_schedules(self) -> bool:

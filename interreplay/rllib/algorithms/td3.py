@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ray.rllib.utils.annotations import override
 
@@ -27,8 +28,10 @@ class DeterministicConfig(OffPolicyConfig):
     @override(OffPolicyConfig)
     def validate(self) -> None:
         if isinstance(self.exploration, str):
-            arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
-            self.exploration = make_exploration({"type": self.exploration, **arguments})
+            arguments: dict[str, Any] = {"type": self.exploration}
+            for name in NOISE.get(self.exploration, ()):
+                arguments[name] = getattr(self, f"exploration_{name}")
+            self.exploration = make_exploration(arguments)
         elif isinstance(self.exploration, Mapping):
             given = dict(self.exploration)
             for name in NOISE.get(str(given.get("type")), ()):

@@ -68,7 +68,9 @@ class SerialEnvs(VectorWrapper):
             seeds = [None] * len(envs)
         elif isinstance(seed, int):
             seeds = [seed + i for i in range(len(envs))]
-        results = [env.reset(seed=one, options=options) for env, one in zip(envs, seeds, strict=True)]
+        results = []
+        for env, one in zip(envs, seeds, strict=True):
+            results.append(env.reset(seed=one, options=options))
         for env, result in zip(envs, results, strict=True):
             if found := _find_malformed_reset(result, self._space, self._integer_parts):
                 raise EnvironmentFailure(_get_env_name(env), found)

@@ -264,7 +264,10 @@ class UnrollStore:
 
 
 def _stored_columns(unrolls: Unrolls) -> dict[str, Tensor]:
-    return {name: column for name, column in unrolls.columns().items() if name not in (*TAGS, "fresh")}
+    columns = unrolls.columns()
+    for name in (*TAGS, "fresh"):
+        columns.pop(name, None)
+    return columns
 
 
 def _is_per_unroll(name: str) -> bool:
