@@ -8,19 +8,26 @@ import pytest
 
 from interreplay.environments import rendering
 
+BOTH = ["libEGL.so.1", "libOSMesa.so.8"]
+
 
 @pytest.mark.parametrize(
-    ("variables", "libraries", "expected"),
+    ("variables", "libraries", "works", "expected"),
     [
-        ({"MUJOCO_GL": "osmesa"}, ["libEGL.so.1"], "osmesa"),
-        ({"DISPLAY": ":0"}, ["libEGL.so.1"], ""),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, [], ""),
-        ({}, ["libEGL.so.1", "libOSMesa.so.8"], "egl"),
-        ({}, ["libOSMesa.so.6"], "osmesa"),
-        ({}, [], "disabled"),
+        ({"MUJOCO_GL": "osmesa"}, ["libEGL.so.1"], None, "osmesa"),
+        ({"DISPLAY": ":0"}, ["libEGL.so.1"], None, ""),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, [], None, ""),
+        ({}, BOTH, None, "egl"),
+        ({}, ["libOSMesa.so.6"], None, "osmesa"),
+        ({}, [], None, "disabled"),
+        ({}, BOTH, {"egl", "osmesa"}, "egl"),
+        ({}, BOTH, {"osmesa"}, "osmesa"),
+        ({}, BOTH, set(), "egl"),
     ],
 )
-def test_the_choice(variables, libraries, expected, monkeypatch):
+def test_the_choice(variables, libraries, works, expected, monkeypatch):
+    """`works` are the backends that draw in a test process, None without a test."""
+    monkeypatch.setattr(rendering, "_draws", (works or set()).__contains__)
     monkeypatch.setattr(rendering.os, "environ", dict(variables))
 
     def load(name):
@@ -29,7 +36,7 @@ def test_the_choice(variables, libraries, expected, monkeypatch):
 
     monkeypatch.setattr(rendering.sys, "platform", "linux")
     monkeypatch.setattr(rendering.ctypes, "CDLL", load)
-    assert rendering.choose_backend() == expected
+    assert rendering.choose_backend(tested=works is not None) == expected
 
 
 ORDER = """

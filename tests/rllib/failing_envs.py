@@ -51,6 +51,16 @@ class Parts(Counting):
         return {"episode": np.array([episode]), "step": np.array([step])}
 
 
+class OneArray(Counting):
+    """Returns one array in every step, and changes it in place."""
+
+    seen = np.zeros(2, np.float32)
+
+    def observation(self) -> np.ndarray:
+        self.seen[:] = super().observation()
+        return self.seen
+
+
 class TwoArguments(Exception):
     """Ray copies exceptions by calling their class with `args`; this one has too few."""
 

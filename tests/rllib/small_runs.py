@@ -10,18 +10,8 @@ CONFIGS = {"SAC": SACConfig, "TQC": TQCConfig, "CrossQ": CrossQConfig, "TD3": TD
 
 
 def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
-    return (
-        CONFIGS[trainer]()
-        .environment(env)
-        .replay(buffer, capacity=5_000, **arguments)
-        .training(
-            hiddens=(32, 32),
-            train_batch_size_per_learner=32,
-            num_steps_sampled_before_learning_starts=50,
-            steps_per_iteration=75,
-        )
-        .debugging(seed=seed)
-    )
+    made = CONFIGS[trainer]().environment(env).replay(buffer, capacity=5_000, **arguments).debugging(seed=seed)
+    return made.training(hiddens=(32, 32), train_batch_size=32, learning_starts=50, steps_per_iteration=75)
 
 
 def of_preset(name, env="Pendulum-v1", buffer="Uniform"):

@@ -12,15 +12,9 @@ from interreplay.rllib import SAC, IMPALAConfig, SACConfig
 
 
 def sac():
-    return (
-        SACConfig()
-        .environment("Pendulum-v1")
-        .replay("NMER", capacity=500, k=3)
-        .training(hiddens=(16,), train_batch_size_per_learner=16, num_steps_sampled_before_learning_starts=20)
-        .training(steps_per_iteration=200)
-        .evaluation(evaluation_interval=1, evaluation_duration=1)
-        .debugging(seed=4)
-    )
+    made = SACConfig().environment("Pendulum-v1").replay("NMER", capacity=500, k=3).debugging(seed=4)
+    made.training(hiddens=(16,), train_batch_size=16, learning_starts=20, steps_per_iteration=200)
+    return made.evaluation(evaluation_interval=1, evaluation_duration=1)
 
 
 @pytest.mark.slow

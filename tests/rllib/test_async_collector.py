@@ -73,12 +73,9 @@ def test_the_error_of_a_runner_that_cannot_be_saved_is_returned_by_the_next_roun
     results = RemoteCallResults()
     for index, answer in enumerate(answers, start=1):
         results.add_result(index, answer, None)
-    manager = SimpleNamespace(
-        actors=lambda: {1: "one", 2: "two"},
-        actor_ids=lambda: [1, 2],
-        healthy_actor_ids=lambda: [1],
-        foreach_actor=lambda work, timeout_seconds: results,
-    )
+    manager = SimpleNamespace(actors=lambda: {1: "one", 2: "two"}, actor_ids=lambda: [1, 2])
+    manager.healthy_actor_ids = lambda: [1]
+    manager.foreach_actor = lambda work, timeout_seconds: results
     runners = remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), CONFIG)
     assert str(runners.missing()) == "1 of 2 remote env runners lost"
     assert runners.call_each(None) == ["state"]
@@ -102,9 +99,8 @@ def test_runners_that_died_or_do_not_answer_are_ended_and_removed(monkeypatch):
     ended = []
     monkeypatch.setattr(remote.ray, "kill", ended.append)
     left = {1: "one", 2: "two", 3: "three"}
-    manager = SimpleNamespace(
-        actor_ids=lambda: list(left), remove_actor=left.pop, foreach_actor=lambda work, **arguments: results
-    )
+    manager = SimpleNamespace(actor_ids=lambda: list(left), remove_actor=left.pop)
+    manager.foreach_actor = lambda work, **arguments: results
     config = SimpleNamespace(env_runner_health_probe_timeout_s=1)
     remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), config).end_silent()
     assert left == {1: "one"} and sorted(ended) == ["three", "two"], "RLlib prints a traceback for others"

@@ -19,21 +19,9 @@ from tests.rllib.test_checkpoints import assert_same_run
 
 def config(env="ALE/Breakout-v5", **env_config):
     registration.register(env)
-    return (
-        DQNConfig()
-        .environment(env, env_config=env_config)
-        .replay("Uniform", capacity=400)
-        .training(
-            encoder="shallow",
-            hiddens=(16,),
-            train_batch_size_per_learner=4,
-            num_steps_sampled_before_learning_starts=40,
-            steps_per_iteration=60,
-            updates_per_step=0.25,
-            epsilon_steps=100,
-        )
-        .debugging(seed=0)
-    )
+    made = DQNConfig().environment(env, env_config=env_config).replay("Uniform", capacity=400).debugging(seed=0)
+    made.training(encoder="shallow", hiddens=(16,), train_batch_size=4, learning_starts=40, steps_per_iteration=60)
+    return made.training(updates_per_step=0.25, epsilon_steps=100)
 
 
 @pytest.mark.slow

@@ -22,15 +22,9 @@ def test_the_progress_of_schedules_ends_at_one():
 
 
 def begin(exploration):
-    return RunnerState(
-        index=0,
-        env_seed=1,
-        torch_rng=torch.Generator().manual_seed(2),
-        numpy_rng=np.random.default_rng(3),
-        exploration=exploration,
-        log=EpisodeLog(1, first=0),
-        over=np.zeros(1, dtype=bool),
-    )
+    state = {"index": 0, "env_seed": 1, "log": EpisodeLog(1, first=0), "over": np.zeros(1, dtype=bool)}
+    rngs = {"torch_rng": torch.Generator().manual_seed(2), "numpy_rng": np.random.default_rng(3)}
+    return RunnerState(exploration=exploration, **state, **rngs)
 
 
 @pytest.mark.parametrize("kind", [EpsilonGreedy, OrnsteinUhlenbeck])

@@ -11,19 +11,14 @@ from interreplay.errors import EnvironmentFailure, InterreplayWarning, PartError
 from interreplay.neighborhood import KNN
 from tests.rllib.small_runs import config, continued, run, same, weights
 
+POINT = gym.spaces.Box(-2, 2, (1,), np.float32)
 EPISODIC = {"continuing_task": False, "reset_target": False}
 
 
 class Reach(gym.Env):
     """A point on a line that moves by its action and terminates at its goal."""
 
-    observation_space = gym.spaces.Dict(
-        {
-            "observation": gym.spaces.Box(-2, 2, (1,), np.float32),
-            "achieved_goal": gym.spaces.Box(-2, 2, (1,), np.float32),
-            "desired_goal": gym.spaces.Box(-2, 2, (1,), np.float32),
-        }
-    )
+    observation_space = gym.spaces.Dict(observation=POINT, achieved_goal=POINT, desired_goal=POINT)
     action_space = gym.spaces.Box(-0.5, 0.5, (1,), np.float32)
 
     def __init__(self, config=None):
@@ -122,11 +117,9 @@ class OneRowAtATime(Reach):
 
 
 def test_an_error_of_the_reward_function_is_one_of_the_environment():
-    algorithm = config(OneRowAtATime, "HER").build_algo()
     message = "the environment OneRowAtATime raised ZeroDivisionError: that was earlier in compute_reward"
     with pytest.raises(EnvironmentFailure, match=message):
-        for _ in range(5):
-            algorithm.train()
+        run(config(OneRowAtATime, "HER"), 5)
 
 
 class NoNumber(Reach):
@@ -137,10 +130,8 @@ class NoNumber(Reach):
 
 
 def test_a_reward_that_is_not_a_number_is_reported():
-    algorithm = config(NoNumber, "HER").build_algo()
     with pytest.raises(PartError, match="compute_reward returned nan; expected one finite number per row"):
-        for _ in range(5):
-            algorithm.train()
+        run(config(NoNumber, "HER"), 5)
 
 
 def test_vector_environments_relabel_within_their_own_episodes():

@@ -63,14 +63,9 @@ def run(name: str, seed: int = 0) -> dict[str, Any]:
     for _ in range(STEPS // EACH):
         result = algo.train()
         reached = float(result["env_runners"].get("episode_return_mean", math.nan))
-        iterations.append(
-            {
-                "env_steps": int(algo.env_steps),
-                "learner": numbers(result["learners"]["default_policy"]),
-                "replay_buffer": numbers(result["replay_buffer"]),
-                "episode_return_mean": None if math.isnan(reached) else reached,
-            }
-        )
+        iterations.append({"env_steps": int(algo.env_steps), "learner": numbers(result["learners"]["default_policy"])})
+        iterations[-1]["replay_buffer"] = numbers(result["replay_buffer"])
+        iterations[-1]["episode_return_mean"] = None if math.isnan(reached) else reached
     rows = algo.replay_buffer.storage[torch.arange(len(algo.replay_buffer))].columns()
     return {
         "iterations": iterations,

@@ -1,6 +1,7 @@
 """Runs in threads of one process with joint updates: each run equals the run alone."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -31,7 +32,6 @@ def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
         return learn(group)
 
     monkeypatch.setattr(UpdateGroup, "_learn", recorded)
-    together = []
     for seed, method in enumerate(METHODS):
         algorithm = built(seed, method)
         results = [algorithm.train() for _ in range(1 + seed)]
@@ -43,17 +43,13 @@ def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
         algorithm.learner.join(group)
         results = [algorithm.train() for _ in range(1 + seed)]  # the first run ends first, and the others continue
         group.leave(algorithm.learner)
-        together.append((seed, weights(algorithm), results[-1]["learners"]))
         algorithm.save_to_path(str(tmp_path / str(seed)))
+        return weights(algorithm), results[-1]["learners"]
 
-    threads = [threading.Thread(target=run, args=each) for each in enumerate(algorithms)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(together) == len(METHODS)
+    with ThreadPoolExecutor(len(METHODS)) as pool:
+        together = list(pool.map(run, range(len(METHODS)), algorithms))
     assert len(updating) == 1  # cuBLAS has handles per thread
-    for seed, found, reported in together:
+    for seed, (found, reported) in enumerate(together):
         expected, alone_reported = alone[seed]
         # Adam amplifies rounding, by how much depends on the processor; other random numbers change weights by .03.
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-4)
@@ -78,11 +74,8 @@ def test_a_run_that_is_one_draw_behind_first_learns_alone():
         learner.join(group)
     behind.learn_from(batch)  # does not wait for the other run
     assert ahead.updates == behind.updates
-    threads = [threading.Thread(target=learner.learn_from, args=(batch,)) for learner in (behind, ahead)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda learner: learner.learn_from(batch), (behind, ahead)))
     assert group._many.updates == [behind.update_rule, ahead.update_rule]
     assert behind.update_rule.updates == ahead.update_rule.updates == ahead.updates
 

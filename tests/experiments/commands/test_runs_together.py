@@ -45,11 +45,8 @@ def train_together(jobs, prepare=lambda runs: None):
     runs = [run_together.RunInThread(*job, meeting) for job in jobs]
     prepare(runs)
     events = queue.SimpleQueue()
-    threads = [threading.Thread(target=run_together.execute, args=(run, events, True)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(lambda run: run_together.execute(run, events, True), runs))
     assert notes == [f"{len(jobs)} runs learn as one"]
     return runs
 

@@ -15,7 +15,6 @@ import torch
 from ray.rllib.algorithms.sac import SACConfig as StockConfig
 
 import enjoy
-from interreplay.environments import rendering
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation import video
 from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, read_config, watch
@@ -31,18 +30,8 @@ pytestmark = pytest.mark.usefixtures("cluster")
 ENV = "InvertedDoublePendulum-v5"
 
 
-class OneArray(failing_envs.Counting):
-    """Returns one array in every step, and changes it in place."""
-
-    seen = np.zeros(2, np.float32)
-
-    def observation(self):
-        self.seen[:] = super().observation()
-        return self.seen
-
-
 def test_recorded_observations_are_copies():
-    recorder = Recorder(OneArray())
+    recorder = Recorder(failing_envs.OneArray())
     recorder.reset()
     for _ in range(3):
         recorder.step(np.zeros(1))
@@ -287,12 +276,3 @@ def test_copies_share_a_camera_and_checkpoints_disable_it():
     camera = video.Camera(print)
     assert copy.deepcopy(camera) is camera
     assert pickle.loads(pickle.dumps(camera)).sink is None
-
-
-def test_the_first_working_rendering_backend_is_selected(monkeypatch):
-    monkeypatch.setattr(rendering.sys, "platform", "linux")
-    monkeypatch.setattr(rendering.ctypes, "CDLL", lambda name: None)
-    for works, expected in [({"egl", "osmesa"}, "egl"), ({"osmesa"}, "osmesa"), (set(), "egl")]:
-        monkeypatch.setattr(rendering.os, "environ", {})
-        monkeypatch.setattr(rendering, "_draws", works.__contains__)
-        assert rendering.choose_backend(tested=True) == expected

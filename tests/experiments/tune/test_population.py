@@ -33,39 +33,19 @@ def reporter():
 
 @pytest.mark.slow
 def test_changed_settings_are_used(tmp_path):
-    config = (
-        SACConfig()
-        .environment("Pendulum-v1")
-        .training(
-            hiddens=(8, 8),
-            train_batch_size_per_learner=8,
-            num_steps_sampled_before_learning_starts=20,
-            steps_per_iteration=50,
-            lr=tune.choice([2e-3, 2e-4]),  # not one of the values that it is changed to
-        )
-        .callbacks(on_train_result=reporter())
-        .debugging(seed=0)
-    )
+    config = SACConfig().environment("Pendulum-v1").callbacks(on_train_result=reporter()).debugging(seed=0)
+    config.training(hiddens=(8, 8), train_batch_size=8, learning_starts=20, steps_per_iteration=50)
+    config.training(lr=tune.choice([2e-3, 2e-4]))  # not one of the values that it is changed to
     config.replay_buffer_config = {"type": "NMER", "capacity": 500, "k": tune.choice([5, 20])}
-    scheduler = PopulationBasedTraining(
-        time_attr="training_iteration",
-        metric="env_steps",
-        mode="max",
-        perturbation_interval=1,
-        quantile_fraction=0.5,
-        resample_probability=1.0,
-        hyperparam_mutations={"lr": [1e-3, 1e-4, 1e-5], "replay_buffer_config": {"k": [5, 20]}},
-        synch=True,
-    )
+    changes = {"lr": [1e-3, 1e-4, 1e-5], "replay_buffer_config": {"k": [5, 20]}}
+    always = {"perturbation_interval": 1, "quantile_fraction": 0.5, "resample_probability": 1.0, "synch": True}
+    best = {"time_attr": "training_iteration", "metric": "env_steps", "mode": "max"}
+    scheduler = PopulationBasedTraining(hyperparam_mutations=changes, **always, **best)
     noted = Noted()
-    found = tune.Tuner(
-        SACConfig().algo_class,
-        param_space=config.to_dict(),
-        tune_config=tune.TuneConfig(num_samples=2, scheduler=scheduler),
-        run_config=tune.RunConfig(
-            storage_path=str(tmp_path), stop={"training_iteration": 2}, callbacks=[noted], verbose=0
-        ),
-    ).fit()
+    how = tune.RunConfig(storage_path=str(tmp_path), stop={"training_iteration": 2}, callbacks=[noted], verbose=0)
+    two = tune.TuneConfig(num_samples=2, scheduler=scheduler)
+    kind = SACConfig().algo_class
+    found = tune.Tuner(kind, param_space=config.to_dict(), tune_config=two, run_config=how).fit()
     assert not found.errors and len({trial for trial, *_ in noted.seen}) == 2
     for _, lr, replay, result in noted.seen:
         assert result["used"]["lr"] == lr and result["used"]["k"] == replay["k"]
