@@ -15,9 +15,17 @@ from interreplay.diagnostics.contract import identical, require_same_samples
 from interreplay.diagnostics.random_rows import Episodes, Row, make, stack
 from interreplay.transitions import observation_parts
 
-__all__ = ["HALF_CHEETAH", "Episodes", "Row", "by_turns", "feed", "full_disk", "identical", "make"]
+__all__ = ["HALF_CHEETAH", "KINDS", "Episodes", "Row", "by_turns", "feed", "full_disk", "identical", "make"]
 __all__ += ["require_same_samples", "rows_with", "stack", "stacked"]
 HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
+KINDS = {
+    "plain": {},
+    "dict": {"obs_shape": {"observation": (3,), "desired_goal": (2,)}},
+    "float64": {"obs_dtype": np.float64, "action_dtype": np.float64},
+    "2-D": {"obs_shape": (2, 3), "action_shape": (2, 2)},
+    "scalar": {"obs_shape": (), "action_shape": ()},
+}
+"""Shapes and dtypes of rows, as arguments of `make` and `Episodes`."""
 
 
 def by_turns(*lists: Iterable[Any]) -> list[Any]:
@@ -39,14 +47,8 @@ def row_vectors(rows: Transitions) -> np.ndarray:
 def rows_with(**columns: Any) -> Transitions:
     """Return rows with some columns; others are zeros, except that next observations equal observations."""
     n = len(next(iter(columns.values())))
-    zeros = {
-        "obs": np.zeros((n, 1), np.float32),
-        "actions": np.zeros((n, 1), np.float32),
-        "rewards": np.zeros(n, np.float32),
-        "terminated": np.zeros(n, bool),
-        "truncated": np.zeros(n, bool),
-    }
-    given = zeros | columns
+    zeros = {name: np.zeros((n, 1), np.float32) for name in ("obs", "actions")} | {"rewards": np.zeros(n, np.float32)}
+    given = zeros | {name: np.zeros(n, bool) for name in ("terminated", "truncated")} | columns
     return Transitions(**{"next_obs": given["obs"]} | given)
 
 

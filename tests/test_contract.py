@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from builders import same_state, unwritten_memory_holds
+from builders import HALF_CHEETAH, KINDS, same_state, unwritten_memory_holds
 
 import replay_buffers
 from interreplay import ReplayBuffer
@@ -55,13 +55,6 @@ RANKS_ROWS = {"Attentive", "Elite", "LaBER"}  # reported probabilities are those
 ANY_WEIGHTS = {"LaBER", "LA3P"}  # weights above 1, or 0 for rows that only the actor learns from
 # Without an algorithm there is no policy, which causes one warning.
 pytestmark = pytest.mark.filterwarnings("ignore:Elite has no policy")
-KINDS = {
-    "plain": {},
-    "half cheetah": {"obs_shape": (17,), "action_shape": (6,)},
-    "dict": {"obs_shape": {"observation": (3,), "desired_goal": (2,)}},
-    "float64": {"obs_dtype": np.float64, "action_dtype": np.float64},
-    "2-D action": {"action_shape": (2, 2)},
-}
 
 
 def rows_for(name):
@@ -78,7 +71,7 @@ def _subject(request):
 def test_shapes_dtypes_and_finiteness(subject):
     for rows in (1, 2, 20):
         contract.shapes_and_dtypes(subject, rows, **subject.rows)
-    for kind in KINDS.values():
+    for kind in (*KINDS.values(), HALF_CHEETAH):
         contract.shapes_and_dtypes(subject, 150, **kind | subject.rows)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, feed, identical, make, row_vectors, rows_with, stack
+from builders import KINDS, Episodes, feed, identical, make, row_vectors, rows_with, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
@@ -15,13 +15,7 @@ from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER
 
-KINDS = {
-    "one env": {},
-    "interleaved": {"envs": 3},
-    "gaps": {"envs": 2, "gaps": 0.2},
-    "dict": {"obs_shape": {"observation": (3,), "desired_goal": (2,)}},
-    "float64": {"obs_dtype": np.float64, "action_dtype": np.float64},
-}
+FED = {"interleaved": {"envs": 3}, "gaps": {"envs": 2, "gaps": 0.2}} | KINDS
 
 DISCRETE = {"action_shape": (), "action_dtype": np.int64}
 
@@ -67,12 +61,12 @@ PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FED)
 def test_means_and_deviations_are_those_of_the_stored_rows(kind):
     names = PORTIONS if kind == "interleaved" else ["by seven"]
     for portions in map(PORTIONS.get, names):
         part = ClusterCenter(n_clusters=12, refresh_every=25)
-        for step, (storage, clustering) in enumerate(fed(part, 200, portions, **KINDS[kind])):
+        for step, (storage, clustering) in enumerate(fed(part, 200, portions, **FED[kind])):
             if step % max(1, len(portions) // 8) == 0:
                 check_lists(storage, clustering)
                 check_moments(storage, clustering)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import identical, make, require_same_samples
+from builders import KINDS, identical, make, require_same_samples
 from scipy.stats import kstest
 
 from interreplay import ReplayBuffer
@@ -18,7 +18,6 @@ from interreplay.synthesis.gaussian_process import GaussianProcess
 from replay_buffers import BIER, NMER, S4RL, ContinuousTransition, KNNOutcome, NaiveMixup, Noise, Uniform
 
 DICT = {"obs_shape": {"observation": (3,), "goal": (2,)}}
-KINDS = [{}, DICT, {"obs_dtype": np.float64}, {"action_shape": ()}, {"action_shape": (2, 2)}]
 BLENDING = {
     "naive": NaiveMixup,
     "fixed CT": lambda **arguments: ContinuousTransition(**({"alpha": 0.75} | arguments)),
@@ -36,7 +35,7 @@ def filled(recipe, rows: int = 300, kind: dict | None = None, **arguments) -> Re
     return buffer
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("name", BLENDING)
 def test_rows_are_between_anchor_and_partner(name, kind):
     buffer = filled(BLENDING[name], kind=kind)

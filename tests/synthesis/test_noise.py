@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, identical, make, row_vectors
+from builders import KINDS, Episodes, identical, make, row_vectors
 from scipy.stats import kstest
 
 from interreplay import Transitions
 from replay_buffers import Noise, Uniform
-
-KINDS = {
-    "plain": {},
-    "dict": {"obs_shape": {"observation": (3,), "goal": (2,)}},
-    "float64": {"obs_dtype": np.float64},
-    "2-D": {"obs_shape": (2, 2), "action_shape": ()},
-}
 
 
 @pytest.mark.parametrize("kind", KINDS)

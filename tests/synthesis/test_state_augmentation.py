@@ -1,9 +1,8 @@
 """The six augmentations of S4RL and their views."""
 
-import numpy as np
 import pytest
 import torch
-from builders import identical, make
+from builders import KINDS, identical, make
 from scipy.stats import beta, kstest
 
 from interreplay.learning.networks.encoders import Flat
@@ -12,13 +11,6 @@ from interreplay.transitions import observation_parts
 from replay_buffers import S4RL
 
 SIX = ["mixup", "gaussian", "uniform", "scaling", "dropout", "switch"]
-KINDS = {
-    "plain": {},
-    "dict": {"obs_shape": {"observation": (3,), "goal": (2,)}},
-    "scalar": {"obs_shape": ()},
-    "2-D": {"obs_shape": (2, 3)},
-    "float64": {"obs_dtype": np.float64},
-}
 
 
 def drawn(augmentation: str, rows: int = 2000, kind: str = "plain", **arguments):
