@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -126,13 +126,14 @@ def from_file(kind: type[T], contents: Any, place: str, **more: Any) -> T:
     Raises:
         UsageError: A key is unknown or missing, or a value has another type than its field; `place` begins the message.
     """
-    accepted = [entry.name for entry in fields(kind) if entry.name not in more]
+    entries = fields(cast(Any, kind))
+    accepted = [entry.name for entry in entries if entry.name not in more]
     if not isinstance(contents, Mapping):
         raise UsageError(f"{place} is not a mapping; expected {', '.join(accepted)}")
     check_keys(place, contents, accepted)
     given = {key: value for key, value in contents.items() if value is not None} | more
     hints = get_type_hints(kind)
-    for entry in fields(kind):
+    for entry in entries:
         key = entry.name
         if key not in given:
             if entry.default is MISSING and entry.default_factory is MISSING:

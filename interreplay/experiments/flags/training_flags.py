@@ -89,7 +89,7 @@ def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
         if settings.get(flag) is None:
             raise UsageError(f"preset {preset.name} needs --{flag}: {preset.about}")
     buffer = preset.buffer
-    buffer_args = preset.buffer_args
+    buffer_args: Mapping[str, Any] = preset.buffer_args
     if row.buffer_args and not buffer:
         buffer = row.buffer
         buffer_args = row.buffer_args

@@ -302,8 +302,9 @@ def _read(path: Path) -> Run:
         with contextlib.suppress(UsageError):  # reported for the study's folder
             plan = list_planned_runs(path.parent).get(path.name)
             if plan is not None:  # its label replaces the name of the method
-                named = {"algorithm": plan.algorithm, "env": plan.env, "buffer": plan.buffer, "seed": plan.seed}
-                description = replace(description, **named)
+                description = replace(
+                    description, algorithm=plan.algorithm, env=plan.env, buffer=plan.buffer, seed=plan.seed
+                )
         table, done, problem = read_results(path)
         state, note = _state(path, description, table, done=done)
         return Run(path, description, state, note="; ".join(filter(None, [note, problem])), results=table)
