@@ -80,12 +80,11 @@ class Combined(Wrapper):
     def __init__(self, inner: Selector | None = None):
         if inner is None:
             inner = Uniform()
-        check_selector("the inner selector", inner)
+        reject_own_draw("the inner selector", inner)
         super().__init__(inner)
-        if not self.inner.knows_probabilities:
-            kind = type(self.inner).__name__
+        if not inner.knows_probabilities:
+            kind = type(inner).__name__
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
-        reject_own_draw("the inner selector", self.inner)
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         newest = torch.full((1,), (stored.written - 1) % stored.capacity)
@@ -115,8 +114,6 @@ class MixedSelection(Composite):
     """
 
     def __init__(self, selectors: Mapping[str, Selector], shares: Mapping[str, Share] | None = None):
-        if not selectors:
-            raise ValueError(f"selectors are {selectors}; expected at least one")
         for name, part in selectors.items():
             check_selector(f"selector {name!r}", part)
             if isinstance(part, MixedSelection):

@@ -86,7 +86,7 @@ class ActorPrioritized(LossAdjusted):
         slots = torch.cat(
             [
                 torch.from_numpy(rng.integers(0, len(stored), uniform)),
-                self._prepare(stored).find(strata(critics, rng))[0],
+                self._tree.find(strata(critics, rng))[0],
                 self._inverses().find(strata(actor, rng))[0],
             ]
         )

@@ -44,30 +44,24 @@ class Prioritized(AnnealedPart, Selector):
         self.final_beta = float(final_beta)
         self.eps = float(eps)
         self.largest = 1.0
-        self._tree: SumTree | None = None
+        self._tree = SumTree(0)
         self._raw = torch.empty(0)
 
     @property
     def current_beta(self) -> float:
         return self.beta + (self.final_beta - self.beta) * self.progress
 
-    def _prepare(self, stored: SlotStore) -> SumTree:
-        """Return the tree, created on the first call."""
-        if self._tree is None:
+    def observe(self, stored: SlotStore, slots: Tensor) -> None:
+        if not len(self._raw):
             self._tree = SumTree(stored.capacity)
             self._raw = torch.zeros(stored.capacity)
-        return self._tree
-
-    def observe(self, stored: SlotStore, slots: Tensor) -> None:
-        self._prepare(stored)
         self._set(slots, torch.full(slots.shape, self.largest))
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        slots, probabilities = self._prepare(stored).find(strata(size, rng))
+        slots, probabilities = self._tree.find(strata(size, rng))
         return slots, probabilities.float()
 
     def probabilities(self, slots: Tensor, stored: SlotStore | None = None) -> Tensor:
-        assert self._tree is not None
         return (self._tree.leaves[slots] / self._tree.total()).float()
 
     def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
@@ -99,7 +93,6 @@ class Prioritized(AnnealedPart, Selector):
 
     def _set(self, slots: Tensor, raw: Tensor) -> None:
         """Set raw priorities; duplicate slots must have equal values."""
-        assert self._tree is not None
         self._tree.set(slots, raw.double() ** self.alpha)
         self._raw.index_copy_(0, slots, raw)
 
@@ -108,14 +101,14 @@ class Prioritized(AnnealedPart, Selector):
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict() | {"largest": self.largest}
-        if self._tree is not None:
+        if len(self._raw):
             state |= {"raw": self._raw, "levels": list(self._tree.levels)}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.largest = float(state["largest"])
-        self._tree = None
+        self._tree = SumTree(0)
         self._raw = torch.empty(0)
         if "raw" in state:
             self._raw = as_tensor(state["raw"]).clone()

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from interreplay.errors import PartError, check_number
+from interreplay.part import check_tensor
 
 Coefficient = Callable[[int, np.random.Generator], np.ndarray]
 """A distribution of λ: maps a number of rows and a generator to one λ between 0 and 1 per row ``(size,)``."""
@@ -56,14 +58,10 @@ def draw_coefficients(coefficient: Coefficient, size: int, rng: np.random.Genera
     if isinstance(coefficient, Beta | Uniform):
         return drawn
     name = getattr(coefficient, "__qualname__", type(coefficient).__name__)
-    expected = f"expected numbers from 0 to 1 of shape {(size,)}, one λ per row"
     try:
-        numbers = np.asarray(drawn, np.float64)
+        numbers = np.array(drawn, np.float64)
     except (TypeError, ValueError, RuntimeError):
-        raise PartError(f"the coefficient {name} returned a {type(drawn).__name__}; {expected}") from None
-    if numbers.shape != (size,):
-        raise PartError(f"the coefficient {name} returned shape {numbers.shape}; {expected}")
-    inside = (numbers >= 0) & (numbers <= 1)
-    if not inside.all():
-        raise PartError(f"the coefficient {name} returned {numbers[~inside][0]}; {expected}")
+        kind = type(drawn).__name__
+        raise PartError(f"the coefficient {name} returned a {kind}; expected one λ per row, an array") from None
+    check_tensor(f"the coefficient {name}", "λ", torch.from_numpy(numbers), (size,), limits=(0.0, 1.0))
     return numbers

@@ -145,18 +145,18 @@ def test_an_invalid_termination_function_is_rejected(returned, message):
 @pytest.mark.parametrize(
     ("coefficient", "message"),
     [
-        (lambda size, rng: np.full(size, np.nan), "returned nan"),
-        (lambda size, rng: np.full(size, 1.5), "returned 1.5"),
-        (lambda size, rng: rng.random((size, 1)), r"returned shape \(8, 1\)"),
-        (lambda size, rng: None, r"returned (nan|shape \(\))"),
-        (lambda size, rng: ["half"] * size, "returned a list"),
+        (lambda size, rng: np.full(size, np.nan), "returned λ with the value nan; expected 0.0 to 1.0"),
+        (lambda size, rng: np.full(size, 1.5), "returned λ with the value 1.5; expected 0.0 to 1.0"),
+        (lambda size, rng: rng.random((size, 1)), r"returned λ of shape \(8, 1\)"),
+        (lambda size, rng: None, r"returned λ of shape \(\)"),
+        (lambda size, rng: ["half"] * size, "returned a list; expected one λ per row"),
     ],
 )
 @pytest.mark.parametrize("synthesizer", [Mixup, GaussianProcess])
 def test_an_invalid_coefficient_is_rejected(synthesizer, coefficient, message):
     buffer = ReplayBuffer(200, neighborhood=KNN(k=3, draw=None), synthesizer=synthesizer(coefficient=coefficient))
     buffer.add(make(50))
-    with pytest.raises(PartError, match=rf"coefficient .* {message}; expected numbers from 0 to 1 of shape \(8,\)"):
+    with pytest.raises(PartError, match=f"coefficient .* {message}"):
         buffer.sample(8)
     for wrong in (0.5, Beta):
         with pytest.raises(ValueError, match=r"coefficient is .*; expected a function \(size, rng\)"):

@@ -129,36 +129,29 @@ class InvertedFile:
         self.slots[places] = -1
         self.reach[places] = -1.0
 
-    def insert(self, slot: int, vector: np.ndarray) -> None:
-        """Insert one row ``(d,)`` into its cell; its reach is −1."""
-        cell = 0
-        if not self.whole:
-            cell = int((self.squares - 2.0 * (self.centers @ vector)).argmin())
-        rank, within = divmod(int(self.counts[cell]), PAGE)
-        page = self._new_page(cell) if within == 0 else int(self.pages[cell, rank])
-        at = page * PAGE + within
-        row = self.vectors[at]
-        row[: self.dims] = vector
-        row[self.dims] = np.dot(vector, vector)
-        self.slots[at] = slot
-        self.place[slot] = at
-        self.counts[cell] += 1
-
     def extend(self, slots: np.ndarray, vectors: np.ndarray) -> None:
-        """Insert rows `vectors` ``(n, d)``; their reaches are −1."""
-        if not self.whole:
-            for slot, vector in zip(slots.tolist(), vectors, strict=True):
-                self.insert(slot, vector)
+        """Insert rows `vectors` ``(n, d)`` into their cells; their reaches are −1."""
+        if self.whole:
+            start = int(self.counts[0])
+            stop = start + len(slots)
+            for rank in range(-(-start // PAGE), -(-stop // PAGE)):
+                self.counts[0] = rank * PAGE
+                self._new_page(0)  # the pages of a single cell are contiguous
+            self.counts[0] = stop
+            self.slots[start:stop] = slots
+            self.place[slots] = np.arange(start, stop)
+            self.replace(slots, vectors)
             return
-        start = int(self.counts[0])
-        stop = start + len(slots)
-        for rank in range(-(-start // PAGE), -(-stop // PAGE)):
-            self.counts[0] = rank * PAGE
-            self._new_page(0)  # the pages of a single cell are contiguous
-        self.counts[0] = stop
-        self.slots[start:stop] = slots
-        self.place[slots] = np.arange(start, stop)
-        self.replace(slots, vectors)
+        for slot, vector in zip(slots.tolist(), vectors, strict=True):
+            cell = int((self.squares - 2.0 * (self.centers @ vector)).argmin())
+            rank, within = divmod(int(self.counts[cell]), PAGE)
+            page = self._new_page(cell) if within == 0 else int(self.pages[cell, rank])
+            at = page * PAGE + within
+            self.vectors[at, : self.dims] = vector
+            self.vectors[at, self.dims] = np.dot(vector, vector)
+            self.slots[at] = slot
+            self.place[slot] = at
+            self.counts[cell] += 1
 
     def remove(self, slot: int) -> None:
         """Remove one row; the last row of its cell takes its place."""
