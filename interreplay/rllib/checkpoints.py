@@ -126,9 +126,8 @@ class CheckpointedAlgorithm(Algorithm):
             path = tempfile.mkdtemp(prefix="interreplay_")
         target = local_folder(path, filesystem)
         module = self.learner.single_module
-        description = module.described(
-            self.config.normalize_actions, algorithm=type(self).__name__, env=str(self.config.env)
-        )
+        env = inner_env_name(self.config.env, self.config.env_config)
+        description = module.described(self.config.normalize_actions, algorithm=type(self).__name__, env=env)
         weights: dict[str, Any] = {}
         if "own_code" not in description:  # otherwise, a user's code defines the networks
             for part in stored_policy.PARTS:

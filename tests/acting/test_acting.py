@@ -18,11 +18,13 @@ import interreplay
 import interreplay.rllib as ours
 from interreplay.acting.trained_policy import as_batch
 from interreplay.environments.spaces import as_column, space_from_record, space_to_record
+from interreplay.environments.wrapped import make_id
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.transitions import as_tensors
 from tests.acting.acting_cases import CASES, Uneven, built
+from tests.rllib.small_runs import config
 from tests.rllib.spaces_envs import KINDS
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -91,6 +93,13 @@ def test_a_policy_acts_where_ray_is_not_installed(saved):
     words = [sys.executable, "-c", WITHOUT_RAY, str(saved("SAC")[0])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_policy_names_the_environment_inside_wrappers(tmp_path):
+    name, arguments = make_id("Pendulum-v1", {}, frame_stack=2)
+    algorithm = config("Pendulum-v1").environment(name, env_config=arguments).build_algo()
+    policy = interreplay.load_policy(algorithm.save_to_path(tmp_path / "checkpoint"))
+    assert policy.about["env"] == "Pendulum-v1" and policy.observation_space.shape == (2, 3)
 
 
 def test_the_newest_checkpoint_of_a_run_is_taken(saved, tmp_path):

@@ -273,10 +273,11 @@ def test_endless_episodes_are_cut_with_a_warning(envs, monkeypatch, caplog):
     assert not rows.any(), "training knows no such limit"
 
 
-def test_limits_of_the_environment_and_of_the_configuration_are_respected(monkeypatch):
+def test_limits_of_the_environment_and_of_the_configuration_are_respected(monkeypatch, caplog):
     monkeypatch.setattr(runner_module, "STEPS_OF_ENDLESS_EPISODES", 10)
     for made, length in ((endless(LIMITED), 5), (endless(evaluation_max_episode_steps=15), 15)):
         assert made.build_algo().train()["evaluation"]["env_runners"]["episode_len_mean"] == length
+    assert "was cut" not in caplog.text, "the limits were chosen"
     with pytest.raises(ValueError, match="evaluation_max_episode_steps is 0; expected a whole number of at least 1"):
         endless(evaluation_max_episode_steps=0).build_algo()
 

@@ -34,10 +34,10 @@ class ExperienceStore:
         UsageError: The store is damaged, and no row is complete.
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.header = read_header(folder)
-        paths = sorted(path for path in folder.glob("rows_*") if NAMED.fullmatch(path.name))
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self.header = read_header(self.folder)
+        paths = sorted(path for path in self.folder.glob("rows_*") if NAMED.fullmatch(path.name))
         found = [Segment(path, self.header.columns) for path in paths]
         self.segments = [segment for segment in found if segment.rows]
         self.rows = sum(segment.rows for segment in self.segments)

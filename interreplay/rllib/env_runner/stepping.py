@@ -320,8 +320,8 @@ class SteppingRunner(SingleAgentEnvRunner):
         return rewards, terminated
 
     def _cut_long(self, long: np.ndarray) -> None:
-        """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once."""
-        if not self._warned_of_cut:
+        """Begin other episodes in the environments `long` ``(n,)`` at the next step; warn once of a default limit."""
+        if not self._warned_of_cut and self.config.evaluation_max_episode_steps is None:
             logger.warning(
                 "an episode of %s was cut after %d steps of evaluation; if episodes may never end, set a limit: "
                 "--horizon N, in Python env_config={'max_episode_steps': N} or evaluation_max_episode_steps",

@@ -69,7 +69,7 @@ def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
     writer.reports_success = True
     writer.add(rows[9:], 10, 0)
     writer.close()
-    assert ExperienceStore(tmp_path / "reported").episodes().success.tolist() == [False] * 4
+    assert ExperienceStore(str(tmp_path / "reported")).episodes().success.tolist() == [False] * 4
 
 
 def test_damage_is_still_found_after_a_store_is_continued(tmp_path):
