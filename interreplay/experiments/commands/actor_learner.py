@@ -94,7 +94,10 @@ def make_parser() -> reading.OneLineParser:
     )
     reading.accept_harmless(parser)
     for name, default in DEFAULTS.items():
-        parser.add_argument(f"--{name}", metavar="VALUE", help=f"default: {default or 'none'}")
+        names = [f"--{name}"]
+        if name in SAME and SAME[name][1] != name:
+            names.append(f"--{SAME[name][1]}")  # named in messages of `train`
+        parser.add_argument(*names, dest=name, metavar="VALUE", help=f"default: {default or 'none'}")
     for name in (*GAMES, *FIXED, *IGNORED):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     return parser

@@ -59,7 +59,8 @@ def make_parser() -> OneLineParser:
     add("--at", type=WholeNumber(0), metavar="N", help=text)
     text = "replay methods, such as Uniform,NMER{k: 10} or 'NMER{label: fast, settings: {updates_per_step: 2}}'; the "
     add("--arms", type=split, required=True, metavar="METHOD,...", help=text + "first is the baseline")
-    add("--seeds", type=split, default=["5"], metavar="N", help="number of seeds, or a list such as 0,3 (default: 5)")
+    text = "number of seeds, or a list such as 0,3 or [5] (default: 5)"
+    add("--seeds", type=split, default=["5"], metavar="N", help=text)
     add("--steps", type=WholeNumber(1), required=True, metavar="N", help="env steps after the fork")
     add("--output_dir", type=Path, required=True, metavar="DIR", help="folder of the study")
     add("--max_concurrent", type=WholeNumber(1), metavar="N", help="parallel runs (default: as many as the CPUs allow)")

@@ -14,7 +14,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("buffers", split, None, "replay methods, such as Uniform,NMER{k: 10}", many=True),
         Flag("envs", split, None, "environments", many=True),
         Flag("trainers", split, None, "algorithms (default: SAC)", many=True),
-        Flag("seeds", split, None, "number of seeds, such as 5, or a list, such as 0,3 (default: 1)", many=True),
+        Flag("seeds", split, None, "number of seeds, such as 5, or a list, such as 0,3 or [5] (default: 1)", many=True),
         Flag(
             "inputs",
             Path,

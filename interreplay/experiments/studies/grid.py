@@ -208,13 +208,13 @@ def read_seeds(value: Any) -> list[int]:
 
 
 def as_seeds(words: Sequence[str]) -> int | list[int]:
-    """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` is a list."""
+    """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` and ``[5]`` are lists."""
+    text = ",".join(words)
     try:
-        numbers = list(map(int, words))
+        numbers = list(map(int, text.removeprefix("[").removesuffix("]").split(",")))
     except ValueError:
-        message = "expected a number of seeds such as 5, or seeds such as 0,3"
-        raise UsageError(f"--seeds {','.join(words)}: {message}") from None
-    if len(numbers) == 1:
+        raise UsageError(f"--seeds {text}: expected a number of seeds such as 5, or seeds such as 0,3 or [5]") from None
+    if len(numbers) == 1 and not text.startswith("["):
         return numbers[0]
     return numbers
 

@@ -113,7 +113,9 @@ def test_resuming_and_testing_call_our_commands(monkeypatch):
     monkeypatch.setattr(train, "main", called.append)
     monkeypatch.setattr(evaluate, "main", called.append)
     monkeypatch.setattr(actor_learner, "has_screen", lambda: True)
-    actor_learner.act("--op_mode=train_w_load --load_model_url=runs/a --environment_max_steps=9".split())
+    for name in ("environment_max_steps", "total_env_steps"):  # the second is the name in our messages
+        actor_learner.act(f"--op_mode=train_w_load --load_model_url=runs/a --{name}=9".split())
+    assert called.pop() == called[0]
     actor_learner.act("--op_mode=test --load_model_url runs/a --test_episode_count=3 --render=True".split())
     actor_learner.act("--op_mode=test --load_model_url runs/a".split())
     monkeypatch.setattr(actor_learner, "has_screen", lambda: False)

@@ -17,7 +17,7 @@ from interreplay.experiments.commands import study_checks
 from interreplay.experiments.flags.training_flags import make_parser, resolve_settings
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.grid import convert_settings, entry, read_seeds
+from interreplay.experiments.studies.grid import as_seeds, convert_settings, entry, read_seeds
 from interreplay.experiments.studies.study import PlannedRun, StudyFolder, TrialFolder
 from tests.experiments.commands.command_lines import code_of, rejects
 
@@ -285,6 +285,7 @@ def test_words_and_entries():
     assert split("Uniform, NMER{k: 10, alpha: 1} PER[a b]") == ["Uniform", "NMER{k: 10, alpha: 1}", "PER[a b]"]
     assert entry("NMER{k: 10}", "buffer") == entry({"NMER": {"k": 10}}, "buffer") == ("NMER", {"k": 10})
     assert read_seeds(3) == [0, 1, 2] and read_seeds([7]) == [7]
+    assert [as_seeds([text]) for text in ("5", "[5]", "[0, 3]")] == [5, [5], [0, 3]] and as_seeds(["0", "3"]) == [0, 3]
     for bad in (True, -1, "3", [1.5], [True], [-1], None):
         with pytest.raises(UsageError):
             read_seeds(bad)
