@@ -128,7 +128,10 @@ def _from_own_params(params: Mapping[str, Any]) -> Description:
 
 
 def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
-    """Return the settings in RLlib's configuration; Tune's folders begin with the algorithm and an underscore."""
+    """Return the settings in RLlib's configuration.
+
+    Tune's folders begin with the algorithm and an underscore; Tune calls our SAC ``interreplay.SAC``.
+    """
     replay = dict(params.get("replay_buffer_config") or {})
     settings = dict(_plain_settings(params))
     if "capacity" in replay:
@@ -140,7 +143,7 @@ def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
     if not OWN_SETTINGS & params.keys():
         kind = f"RLlib {kind}"
     return Description(
-        algorithm=folder.partition("_")[0],
+        algorithm=folder.partition("_")[0].removeprefix("interreplay."),
         env=str(params.get("env", "unknown")),
         buffer=kind,
         seed=_whole_number(params, "seed"),

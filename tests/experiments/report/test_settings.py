@@ -49,6 +49,7 @@ def test_settings_of_this_package_through_tune(tmp_path):
     assert (found.algorithm, found.buffer, found.arguments) == ("SAC", "NMER", {"k": 5})
     params["replay_buffer_config"] = {"type": "<class 'replay_buffers.per.PER'>"}
     assert described(tmp_path, "TD3_x", params).buffer == "PER"
+    assert described(tmp_path, "interreplay.SAC_x", params).algorithm == "SAC"
 
 
 def test_runs_through_tune_that_differ_in_any_plain_setting_are_different_methods(tmp_path):
