@@ -81,9 +81,8 @@ class Noise(Synthesizer):
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if self.sigma == 0:
             return Synthesized(anchors)
-        columns = [anchors.obs, anchors.actions, anchors.rewards, anchors.next_obs]
         widths = []
-        for column in columns:
+        for column in (anchors.obs, anchors.actions, anchors.rewards, anchors.next_obs):
             widths += [part[:1].numel() for part in observation_parts(column).values()]
         noise = standard_normal((len(anchors), sum(widths)), rng)
         noise *= (self.sigma * self.std()).to(noise) if self.uses_std else self.sigma
@@ -97,7 +96,10 @@ class Noise(Synthesizer):
                 return torch.addcmul(part, part, epsilon)
             return part + epsilon
 
-        obs, actions, rewards, next_obs = [map_observation(perturb, column) for column in columns]
+        obs = map_observation(perturb, anchors.obs)
+        actions = perturb(anchors.actions)
+        rewards = perturb(anchors.rewards)
+        next_obs = map_observation(perturb, anchors.next_obs)
         if actions.is_floating_point():
             actions = actions.clamp(self.low.to(actions), self.high.to(actions))
         return Synthesized(anchors.replace(obs=obs, actions=actions, rewards=rewards, next_obs=next_obs))
