@@ -45,7 +45,11 @@ def read_study_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"study file {path} is not valid YAML: {' '.join(str(error).split())}; {hint}") from None
     if not isinstance(contents, dict) or not contents:
         raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
-    check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *FILE_KEYS))
+    keys = (*GRID_KEYS, "grids", "search", *FILE_KEYS)
+    for key, value in contents.items():
+        if key in IN_STUDIES and key not in keys:
+            raise UsageError(f"{path}: {key} is a setting of the runs; expected settings: {{{key}: {value}}}")
+    check_keys(str(path), contents, keys)
     for key in FILE_KEYS.keys() & contents.keys():
         contents[key] = read_written(FILE_KEYS[key], contents[key], key)
     return contents

@@ -69,6 +69,7 @@ def file(tmp_path):
         ({"seeds": "[0, 0]"}, "2 runs are called 'SAC_Pendulum-v1_Uniform_s0'"),
         ({"buffers": f"['Uniform{{label: {'x' * 190}}}']"}, "xxx... of a run has 209 bytes; expected at most 200"),
         ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
+        ({"total_env_steps": "5"}, "is a setting of the runs; expected settings: {total_env_steps: 5}"),
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
         ({"settings": "{buffer: NMER}"}, "buffer does not belong in a study; use buffers"),
