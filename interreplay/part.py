@@ -188,6 +188,13 @@ class AnnealedPart(Part):
         self.progress = float(state["progress"])
 
 
+def overrides(part: Part, method: str) -> bool:
+    """Return whether a part, or a part inside it, has its own `method`."""
+    if getattr(type(part), method) is not getattr(Part, method):
+        return True
+    return any(overrides(inner, method) for inner in part.inner_parts().values())
+
+
 def bind(part: Part, owner: object) -> None:
     """Record the replay buffer of a part, and warn if it keeps state of another buffer's rows in the same slots.
 

@@ -22,7 +22,7 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import Context, bind, class_names, result_error, union
+from interreplay.part import Context, bind, class_names, overrides, result_error, union
 from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import Columns, get_columns, num_features
@@ -109,6 +109,7 @@ class ReplayBuffer:
             raise ValueError(f"seed is {seed!r}; expected an integer of 0 or more, or None") from None
         self._owner = object()
         self._links_checked = False
+        self._checking = [part for part in self.parts.values() if overrides(part, "check_rows")]
         self._draws_to_check = CHECKED_DRAWS * any(map(has_own_code, self.parts.values()))
 
     def __len__(self) -> int:
@@ -162,7 +163,7 @@ class ReplayBuffer:
             ValueError: If the columns differ from those stored before, or a part rejects the rows.
         """
         transitions = self.storage.cast(transitions)
-        for part in self.parts.values():
+        for part in self._checking:
             part.check_rows(transitions)
         return transitions
 
