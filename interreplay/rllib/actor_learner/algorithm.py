@@ -44,6 +44,13 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     trainer = "IMPALA"
     update_class: ClassVar[Any] = IMPALAUpdate
 
+    # Fields of `IMPALASettings`, set in the constructor.
+    caching: bool
+    lr_end: float | None
+    lr_power: float
+    returns: str
+    sync: bool
+
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class)
         row = ALGORITHMS[self.trainer]
@@ -95,7 +102,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     @override(LoopConfig)
     def rates(self, env_steps: int) -> dict[str, float]:
         start = rate_at(self.lr, env_steps)
-        if not self._is_annealed:
+        if not self._is_annealed or self.lr_end is None or self.anneal_steps is None:
             return {"all": start}
         left = max(0.0, 1.0 - env_steps / self.anneal_steps)
         return {"all": (start - self.lr_end) * left**self.lr_power + self.lr_end}

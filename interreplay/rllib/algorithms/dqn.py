@@ -34,6 +34,14 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
     trainer = "DQN"
     update_class: ClassVar[Any] = DQNUpdate
 
+    # Fields of `DQNSettings`, set in the constructor.
+    distribution: str
+    dueling: bool
+    epsilon_steps: int
+    final_epsilon: float
+    initial_epsilon: float
+    noisy: bool
+
     @override(OffPolicyConfig)
     def validate(self) -> None:
         if self.exploration is None or isinstance(self.exploration, ConfiguredEpsilon):

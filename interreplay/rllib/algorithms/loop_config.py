@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import Field, fields
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
@@ -117,10 +117,16 @@ class LoopConfig(AlgorithmConfig):
 
     env: Any
     env_config: dict[str, Any]
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return a setting: the constructor sets the fields of both dataclasses as attributes."""
+    # Fields of `LoopSettings`, set in the constructor.
+    hiddens: Any
+    network: Any
+    encoder: Any
+    activation: str
+    anneal_steps: int | None
+    cuda_graph: bool
+    matrix_dtype: str
+    normalize_observations: bool
+    steps_per_iteration: int
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class or next(iter(self.algorithm_class), None))

@@ -47,6 +47,16 @@ class OffPolicyConfig(LoopConfig):
     learner_class = OffPolicyLearner
     trainer = "SAC"
 
+    # Fields of `ReplaySettings`, set in the constructor.
+    batches_per_draw: int
+    collect: bool
+    episode_table: bool
+    n_step: Any
+    num_steps_sampled_before_learning_starts: int
+    on_manifold_rows: int
+    scale_rewards: bool
+    updates_per_step: float
+
     @override(LoopConfig)
     def build_algo(self, env: Any = None, use_copy: bool = True) -> OffPolicyAlgorithm:
         """Return the algorithm, ready to train; arguments as in RLlib."""

@@ -37,6 +37,8 @@ class SACConfig(SACTraining, OffPolicyConfig):
     trainer = "SAC"
     update_class: ClassVar[Any] = SACUpdate
 
+    n_critics: int
+
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
         kind = self.update_class
@@ -78,6 +80,8 @@ class TQCConfig(TQCTraining, SACConfig):
     trainer = "TQC"
     update_class = TQCUpdate
 
+    n_quantiles: int
+
 
 class TQC(OffPolicyAlgorithm):
     """Truncated quantile critics, configured by `TQCConfig`."""
@@ -105,6 +109,8 @@ class CrossQConfig(CrossQTraining, SACConfig):
     settings_class = CrossQSettings
     trainer = "CrossQ"
     update_class = CrossQUpdate
+
+    critic_hiddens: Any
 
 
 class CrossQ(OffPolicyAlgorithm):
