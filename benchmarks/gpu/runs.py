@@ -163,14 +163,6 @@ class Group:
         many = ManyUpdates(updates)
         generators = [torch.Generator(self.device).manual_seed(seed + number) for number in range(count)]
         weights = torch.ones(count, BATCH, device=self.device)
-        actor = many._one.networks.actor
-        stacks = {}
-        for name, stack in many._stacks.items():
-            if name.startswith("actor."):
-                stacks[name.removeprefix("actor.")] = stack
-
-        def act(stacks: dict[str, Tensor], obs: Tensor, noise: Tensor) -> Tensor:
-            return torch.func.functional_call(actor, stacks, (obs, noise))[0]
 
         def learn(columns: list[Tensor]) -> Tensor:
             """Make the updates of an env step, and return the next actions."""
@@ -178,10 +170,7 @@ class Group:
             for number in range(arguments.updates):
                 rows = Transitions(**{name: named[name][:, number] for name in COLUMNS})
                 many.learn(Batch(rows, weights), generators)
-            obs = named["observation"]
-            noise = [torch.randn(1, actions, generator=own, device=self.device) for own in generators]
-            with torch.no_grad():
-                return torch.func.vmap(act)(stacks, obs, torch.stack(noise))
+            return many.act(named["observation"], generators)
 
         self.learn: Callable[[list[Tensor]], Tensor] = learn
         self.finished: Any = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -173,7 +173,7 @@ class ManyUpdates(Update):
         gradients = torch.autograd.grad(torch.stack(losses).sum(), self._policy, materialize_grads=True)
         return [loss.detach() for loss in losses] + others, gradients
 
-    def _call_runs(self, name: str, batch: Batch, noise: Tensor | None) -> Any:
+    def _call_runs(self, name: str, batch: Batch | Observations, noise: Tensor | None) -> Any:
         """Return the stacked results of a method of `OneRun` for each run."""
 
         def call_one(tensors: dict[str, Tensor], columns: list[Tensor], noise: Tensor | None) -> Any:
@@ -183,12 +183,31 @@ class ManyUpdates(Update):
         axes = (0, 0, None if noise is None else 0)
         return vmap(call_one, in_dims=axes)(self._stacks, list_columns(batch), noise)
 
+    def act(self, obs: Tensor, rng: Sequence[torch.Generator]) -> Tensor:
+        """Return actions ``(R, n, actions)`` of the Gaussian policies for observations ``(R, n, d)``."""
+        shape = (obs.shape[1], self.updates[0].networks.actor.size)
+        noise = []
+        for own in rng:
+            noise.append(torch.randn(shape, generator=own, device=obs.device, dtype=obs.dtype))
+        with torch.no_grad():
+            return self._call_runs("actions", Observations(obs), torch.stack(noise))
+
     def phase(self) -> Hashable:
         return self.updates[0].phase()
 
     def finish(self, rng: Any) -> None:
         for update, generator in zip(self.updates, rng, strict=True):
             update.finish(generator)
+
+
+class Observations(NamedTuple):
+    """Observations ``(..., n, d)`` to act on."""
+
+    obs: Tensor
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Observations:
+        """Return observations with `fn` applied."""
+        return Observations(fn(self.obs))
 
 
 class OneRun(nn.Module):
@@ -203,9 +222,14 @@ class OneRun(nn.Module):
         self._update = copy.copy(update)
         self._update.networks = self.networks
 
-    def forward(self, name: str, batch: Any, noise: Tensor | None) -> CriticLosses | PolicyLosses:
-        """Return "critic_losses" or "policy_losses" of a batch; `noise` is standard normal, or None if it is unused."""
+    def forward(self, name: str, batch: Any, noise: Tensor | None) -> CriticLosses | PolicyLosses | Tensor:
+        """Return "critic_losses" or "policy_losses" of a batch, or "actions" for observations.
+
+        `noise` is standard normal, or None if none is needed.
+        """
         update = self._update
+        if name == "actions":
+            return self.networks.actor(self.networks.encoder(batch.obs), noise)[0]
         obs, next_obs, m = views(batch.transitions, self.networks.encoder)
         if name == "critic_losses":
             return update.critic_losses(batch, obs, next_obs, m, noise)

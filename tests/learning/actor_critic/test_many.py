@@ -122,3 +122,11 @@ def test_runs_that_differ_are_rejected():
     runs[1].updates = 1
     with pytest.raises(ValueError, match="the runs made 0 and 1 updates"):
         ManyUpdates(runs)
+
+
+def test_policies_act_as_alone():
+    updates = runs_of("SAC", {})
+    obs = torch.randn(RUNS, 5, OBS, dtype=torch.float64)
+    noise = [torch.randn(5, ACTIONS, generator=rng, dtype=torch.float64) for rng in generators()]
+    expected = [update.networks.actor(obs[run], noise[run])[0] for run, update in enumerate(updates)]
+    torch.testing.assert_close(ManyUpdates(updates).act(obs, generators()), torch.stack(expected))
