@@ -69,6 +69,10 @@ class Policy(nn.Module, ABC):
         """Return greedy actions for encoded observations ``(n, inputs)``."""
         return self.mode(self.output(obs))
 
+    def sample(self, obs: Tensor, rng: torch.Generator) -> Tensor:
+        """Draw actions for encoded observations ``(n, inputs)``."""
+        return self.draw(self.output(obs), rng)
+
 
 class ContinuousPolicy(Policy):
     """A policy with actions ``(n, size)`` in [−1, 1].
