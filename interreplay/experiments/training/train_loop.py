@@ -15,17 +15,8 @@ from typing import Any
 
 import torch
 
+from interreplay import errors
 from interreplay.environments.spaces import columns_from_spaces
-from interreplay.errors import (
-    EnvironmentFailure,
-    NonFiniteError,
-    PartError,
-    RunnerLost,
-    TrainingDiverged,
-    UsageError,
-    describe_error,
-    is_request_to_end,
-)
 from interreplay.experience.store import StoreWriter
 from interreplay.experience.store.header import EXPERIENCE, width
 from interreplay.experiments.flags.values import drop_settings, seconds, select_settings
@@ -40,6 +31,8 @@ from interreplay.storage.columns import is_observation
 MOST_ROWS = 1_000_000
 MOST_BYTES = 2 << 30
 """Limits of ``--keep_experience auto``."""
+INTACT = (errors.NonFiniteError, errors.PartError, errors.EnvironmentFailure, errors.RunnerLost)
+"""Errors that leave the learned state intact."""
 
 
 class Requests:
@@ -232,7 +225,7 @@ class Training:
             if self.unwritten and not self.folder.has_result(self.unwritten):
                 log.write(self.unwritten, self.algo.env_steps)
         except OSError as error:
-            raise UsageError(f"results in {self.folder.path} cannot be written ({error.strerror})") from error
+            raise errors.UsageError(f"results in {self.folder.path} cannot be written ({error.strerror})") from error
         self.unwritten = None
         return log
 
@@ -250,17 +243,18 @@ class Training:
                     log.video(frames, self.algo.env_steps)
         except OSError as error:
             problem = f"results in {self.folder.path} cannot be written ({error.strerror})"
-            raise UsageError(f"{problem}; {self.rescue()}") from error
+            raise errors.UsageError(f"{problem}; {self.rescue()}") from error
 
     def save_after(self, error: BaseException) -> str:
         """Save what is intact after an error, and return a clause that names the newest checkpoint.
 
         Return "" after errors that leave an unknown state, and after requests to end.
         """
-        if isinstance(error, TrainingDiverged):
+        if isinstance(error, errors.TrainingDiverged):
             return self.last_checkpoint()
-        ends_program = not isinstance(error, Exception) and not is_request_to_end(error)  # raised by a user's code
-        if ends_program or isinstance(error, NonFiniteError | PartError | EnvironmentFailure | RunnerLost):
+        # raised by a user's code, such as `SystemExit`
+        ends_program = not isinstance(error, Exception) and not errors.is_request_to_end(error)
+        if ends_program or isinstance(error, INTACT):
             return self.rescue()
         return ""
 
@@ -269,7 +263,7 @@ class Training:
         try:
             return f"what was learned so far is kept in {self.save(more=1)}"
         except Exception as error:  # runners may be lost too
-            return f"no further checkpoint could be saved ({describe_error(error)}); {self.last_checkpoint()}"
+            return f"no further checkpoint could be saved ({errors.describe_error(error)}); {self.last_checkpoint()}"
 
     def last_checkpoint(self) -> str:
         """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
