@@ -118,7 +118,7 @@ OUT_OF_RANGE = [
     (S4RL, {"augmentation": "blur", "views": 0, "strength": 0.0}),
     (partial(S4RL, augmentation="dropout"), {"strength": 0.7}),
     (Form, {"kernel": "rfb", "mean": "none", "nu": 2.0}),
-    (Fit, {"epochs": 0, "method": "sgd", "lr": 0}),
+    (Fit, {"epochs": 0, "method": "sgd"}),
     (ModelBased, {"patience": 0, "holdout": 1.0, "dropout": 1.0, "elites": 8, "model_batch_size": 0}),
     (ModelBased, {"fit_every": 0, "fit_rows": 1, "keep_fits": 0, "rollouts": 0, "action_noise": -1.0}),
     (ModelBased, {"model_learning_rate": 0.0, "model_hiddens": 200, "recorded": "results", "termination_fn": 0.2}),

@@ -231,7 +231,7 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
 
     monkeypatch.setattr(start, "build", build)
     how = {"trainer": "SAC", "fork_from": None, "max_time": None, "keep_checkpoints": 2, "wrapper": []}
-    how |= {"total_env_steps": 100, "steps_per_iteration": 25}
+    how |= {"total_env_steps": 100, "steps_per_iteration": 25, "evaluation_interval": 1}
     run = StudyRun(tmp_path / "run", how, 60)
     run._status = run.folder.status()
     with run._exits:
