@@ -145,7 +145,6 @@ REJECTED = [
     (Combined, {"inner": Elite()}, "the inner selector is Elite; expected one that knows_probabilities"),
     (Combined, {"inner": MixedSelection({"a": Uniform()})}, "the inner selector is MixedSelection, which composes"),
     (MixedSelection, {"selectors": {"b": MixedSelection({"c": Uniform()})}}, "selector 'b' is a MixedSelection"),
-    (MixedSelection, {"selectors": {}}, "selectors are {}; expected at least one"),
     (MixedSelection, {"selectors": {"a": Uniform()}, "shares": {"b": 0.5}}, "there is no source 'b'"),
     (Faded, {"selector": LargeBatch()}, "selector is LargeBatch, which composes whole batches"),
     (NMER, {"n_step": 3, "termination_fn": "never"}, "n_step is 3"),
