@@ -88,7 +88,7 @@ def check_scores(scores: Any, count: int) -> None:
             shape.
     """
     if not isinstance(scores, Mapping) or MEAN_ERROR not in scores:
-        raise PartError(f"score returned {scores!r}; expected a mapping with {MEAN_ERROR!r}")
+        raise PartError(f"score returned a {type(scores).__name__} without {MEAN_ERROR!r}; expected a mapping with it")
     check_tensor("score", repr(MEAN_ERROR), scores[MEAN_ERROR], (count,), limits=(0.0, sys.float_info.max))
     if scores.get(TARGET) is not None:
         check_tensor("score", repr(TARGET), scores[TARGET], (count,))

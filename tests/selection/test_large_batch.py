@@ -106,8 +106,8 @@ def test_a_missing_score_is_an_error():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        (None, "None; expected a mapping with 'mean_error'"),
-        ({"target": 0}, "{'target': 0}; expected a mapping with 'mean_error'"),
+        (None, "a NoneType without 'mean_error'; expected a mapping"),
+        ({"target": 0}, "a dict without 'mean_error'; expected a mapping"),
         ({"mean_error": np.ones(16)}, "'mean_error' of type ndarray; expected a tensor"),
         ({"mean_error": torch.ones(15)}, r"'mean_error' of shape \(15,\)"),
         ({"mean_error": torch.ones(16), "target": torch.ones(16, 1)}, r"'target' of shape \(16, 1\)"),
