@@ -129,7 +129,7 @@ class SaveOnSignal(tune.Callback):
 def make_parser() -> OneLineParser:
     """Return the parser of both subcommands."""
     parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     train = commands.add_parser("train", help="train an algorithm")
     add = train.add_argument
     add("--run", metavar="ALGORITHM", help=f"algorithm: {', '.join(names())}")
@@ -165,6 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(given: argparse.Namespace) -> int:
     """Run the subcommand; return the exit code."""
+    if given.command is None:
+        raise UsageError("no subcommand is given; expected train or evaluate")
     if given.command == "train":
         return train(given)
     return evaluate.act(given)

@@ -191,7 +191,7 @@ EVALUATE = [
 RLLIB = [
     ("train --run SAC --env Pendulum-v1 --steps 5", "rllib train: error: unknown flag --steps; did you mean --stop? "),
     ("evaluate results --num_samples 5", "rllib evaluate: error: unknown flag --num_samples; --help lists every flag"),
-    ("", "rllib: error: the following arguments are required: command"),
+    ("", "rllib: error: no subcommand is given; expected train or evaluate"),
     ("--step=5", "rllib: error: unknown flag --step; --help lists every flag"),
     ("trian", "invalid choice: 'trian'"),
     ("train", "expected --run and --env, or -f"),
@@ -200,7 +200,7 @@ RLLIB = [
     ("train -f broken.yaml", "-f broken.yaml cannot be read"),
     ("train -f outside.yaml", "the experiment '../../evil': expected the name of a folder"),
     ("train -f stop.yaml", "one: stop is 5; expected a mapping"),
-    ("train -f study.yaml", "expected the name of an experiment with run, env"),
+    ("train -f study.yaml", "is not a mapping; expected run, env"),
     ("train -f unknown.yaml", "everywhere: unknown 'lerning_starts'"),
     ("train -f experiments.yaml --experiment_name x", "the file names its 2 experiments"),
     ("train -f experiments.yaml --stop '{env_step: 1}'", "no result 'env_step'; did you mean env_steps?"),
