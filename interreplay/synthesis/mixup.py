@@ -70,15 +70,15 @@ class Blend(AnnealedPart, Synthesizer):
         if not self.keeps_outcome:
             pairs.append((anchors.next_obs, partners.next_obs))
         for one, other in pairs:
-            other_parts = observation_parts(other)
             for name, part in observation_parts(one).items():
                 if not part.is_floating_point():
-                    mix = mix.masked_fill((part != other_parts[name]).reshape(len(mix), -1).any(1), 1.0)
+                    differs = part != observation_parts(other)[name]
+                    mix = mix.masked_fill(differs.reshape(len(mix), -1).any(1), 1.0)
         return mix
 
     @staticmethod
     def partners(neighbors: Transitions) -> Transitions:
-        """Return the first neighbor of each row of ``(n, k, ...)``, without extras."""
+        """Return the first neighbor of each row of ``(n, k, ...)``, without extras, which can have a value per row."""
         return neighbors.replace(extras={}).map(lambda column: column.select(1, 0))
 
     def with_termination(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
