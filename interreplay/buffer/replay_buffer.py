@@ -168,8 +168,8 @@ class ReplayBuffer:
         return transitions
 
     def _add(self, transitions: Transitions) -> Tensor:
-        replaced = self.storage.next_replaced(len(transitions))
-        if len(replaced):
+        if self.storage.written + len(transitions) > self.capacity:
+            replaced = self.storage.next_replaced(len(transitions))
             for part in self.parts.values():
                 part.evict(self.storage, replaced)
         slots = self.storage.write(transitions)

@@ -82,5 +82,7 @@ def read_observations(storage: Storage, slots: Tensor, column: str | None = None
 
 def flat_floats(values: Observation) -> Tensor:
     """Return observations or network outputs as floats ``(n, d)``; named parts are concatenated by name."""
-    columns = flat_parts(dict(sorted(observation_parts(values).items())), 1)
-    return torch.cat([column if column.is_floating_point() else column.float() for column in columns], dim=1)
+    columns = []
+    for column in flat_parts(dict(sorted(observation_parts(values).items())), 1):
+        columns.append(column if column.is_floating_point() else column.float())
+    return torch.cat(columns, dim=1)

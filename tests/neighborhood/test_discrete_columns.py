@@ -151,7 +151,8 @@ def test_gaussian_processes_ignore_discrete_columns():
     assert torch.equal(one.slots, other.slots) and (one.mix < 1).sum() > 60
     same_partner = one.neighbor_slots == other.neighbor_slots
     assert same_partner.float().mean() > 0.95  # lists of neighbors have few errors
-    mine, theirs = one.transitions[same_partner], other.transitions[same_partner]
+    mine = one.transitions[same_partner]
+    theirs = other.transitions[same_partner]
     torch.testing.assert_close(mine.rewards, theirs.rewards, rtol=0, atol=1e-4)
     torch.testing.assert_close(mine.next_obs["arm"], theirs.next_obs["arm"], rtol=0, atol=1e-4)
 

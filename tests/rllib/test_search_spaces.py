@@ -88,7 +88,8 @@ def test_the_command_checks_every_choice_of_a_search_space(run, replay):
 def test_registering_our_algorithms_keeps_rllibs_names():
     for kind in (SACConfig, IMPALAConfig, TD3Config):
         Experiment.register_if_needed(kind().algo_class)
-    ours, theirs = "interreplay.", "ray."
+    ours = "interreplay."
+    theirs = "ray."
     for name, module in (("SAC", theirs), ("IMPALA", theirs), ("TD3", ours), ("interreplay.SAC", ours)):
         assert get_trainable_cls(name).__module__.startswith(module)
     trial = SimpleNamespace(trial_id="ab_00000")

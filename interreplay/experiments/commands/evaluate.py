@@ -20,7 +20,7 @@ def make_parser() -> OneLineParser:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a checkpoint and its evaluation; the defaults are those of `watch`."""
+    """Add the flags of a checkpoint and its evaluation; `watch` has their defaults."""
     add = parser.add_argument
     text = "a checkpoint of any algorithm, or the folder of a run for its newest checkpoint"
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=text)

@@ -164,7 +164,9 @@ def test_recorded_outputs_are_distributions():
 def test_rmsprop_is_centered_with_epsilon_under_the_root(steps):
     parameter = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
     optimizer = RMSprop([parameter], 0.01, 0.95, 1e-3, centered=True)
-    x, average, square = [1.0, -2.0], [0.0] * 2, [0.0] * 2
+    x = [1.0, -2.0]
+    average = [0.0, 0.0]
+    square = [0.0, 0.0]
     for step in range(steps):
         gradient = [0.3 * (step + 1), -1.0]
         parameter.grad = torch.tensor(gradient)
