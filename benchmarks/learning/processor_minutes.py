@@ -72,7 +72,7 @@ DROQ = {
 COMPILED = {"torch_compile": "true"}
 CONTENDERS = {
     "sample-efficient": Contender("interreplay", "interreplay", "sample-efficient", COMPILED),
-    "nmer-layer-norm": Contender("interreplay", "interreplay", "nmer-layer-norm", COMPILED),
+    "nmer-one-critic": Contender("interreplay", "interreplay", "nmer-one-critic", COMPILED),
     "SBX-DroQ": Contender("sbx", "sbx-rl", "SAC", DROQ),
     "SBX-CrossQ": Contender("sbx", "sbx-rl", "CrossQ", {}),
     "SAC": Contender("stable_baselines3", "stable-baselines3", "SAC", {}),

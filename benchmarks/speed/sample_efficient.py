@@ -1,4 +1,4 @@
-"""Env steps per second of processor time with 20 updates per step: the preset sample-efficient and its variants.
+"""Env steps per second of processor time with 20 updates per step: the presets sample-efficient and nmer-one-critic.
 
     python -m benchmarks.speed.sample_efficient [--repeats 9]
 
@@ -20,15 +20,15 @@ STEPS = 20
 START = 1_000
 """Env steps before the first update."""
 VARIANTS = {
-    "nmer-layer-norm": "--preset nmer-layer-norm",
     "sample-efficient": "--preset sample-efficient",
-    "sample-efficient, bfloat16": "--preset sample-efficient --matrix_dtype bfloat16",
-    "sample-efficient, two critics": "--preset sample-efficient --n_critics 2",
-    "sample-efficient, Uniform": "--preset sample-efficient --buffer Uniform",
-    "sample-efficient, residual critic": "--preset sample-efficient --critic_blocks 1",
-    "nmer-layer-norm, compiled": "--preset nmer-layer-norm --torch_compile true",
+    "nmer-one-critic": "--preset nmer-one-critic",
+    "nmer-one-critic, bfloat16": "--preset nmer-one-critic --matrix_dtype bfloat16",
+    "nmer-one-critic, two critics": "--preset nmer-one-critic --n_critics 2",
+    "nmer-one-critic, Uniform": "--preset nmer-one-critic --buffer Uniform",
+    "nmer-one-critic, residual critic": "--preset nmer-one-critic --critic_blocks 1",
     "sample-efficient, compiled": "--preset sample-efficient --torch_compile true",
-    "sample-efficient, residual critic, compiled": "--preset sample-efficient --critic_blocks 1 --torch_compile true",
+    "nmer-one-critic, compiled": "--preset nmer-one-critic --torch_compile true",
+    "nmer-one-critic, residual critic, compiled": "--preset nmer-one-critic --critic_blocks 1 --torch_compile true",
 }
 
 

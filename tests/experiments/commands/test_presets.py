@@ -123,10 +123,12 @@ def test_settings_of_a_preset_that_a_flag_makes_useless_do_not_apply():
 
 
 @pytest.mark.parametrize("env", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
-def test_the_preset_that_was_measured_here_is_the_arm_of_its_study(env):
+@pytest.mark.parametrize("preset", ["nmer-layer-norm", "sample-efficient"])
+def test_the_presets_that_were_measured_here_are_the_arm_of_their_study(preset, env):
     runs = Path(__file__).parents[3] / "benchmarks/data/sac_stable_critic"
     kept = json.loads((runs / f"SAC_{env.replace('/', '-')}_NMER-LN_s0" / "params.json").read_text())
-    made = vars(settings(f"--preset nmer-layer-norm --env {env}"))
+    made = vars(settings(f"--preset {preset} --env {env}"))
+    assert made.pop("total_env_steps") == {"nmer-layer-norm": 12_000, "sample-efficient": 25_000}[preset]
     upkeep = "preset buffer_size evaluation_interval evaluation_num_episodes steps_per_iteration"
     upkeep += " checkpoint_freq keep_checkpoints"
     different = {flag for flag, value in made.items() if flag in kept and kept[flag] != value}
