@@ -1,4 +1,4 @@
-"""Env steps per second of processor time with 20 updates per step: the presets sample-efficient and nmer-one-critic.
+"""Env steps per second of processor time with 20 updates per step: presets for few env steps.
 
     python -m benchmarks.speed.sample_efficient [--repeats 9]
 
@@ -20,15 +20,15 @@ STEPS = 20
 START = 1_000
 """Env steps before the first update."""
 VARIANTS = {
-    "sample-efficient": "--preset sample-efficient",
-    "nmer-one-critic": "--preset nmer-one-critic",
-    "nmer-one-critic, bfloat16": "--preset nmer-one-critic --matrix_dtype bfloat16",
-    "nmer-one-critic, two critics": "--preset nmer-one-critic --n_critics 2",
-    "nmer-one-critic, Uniform": "--preset nmer-one-critic --buffer Uniform",
-    "nmer-one-critic, residual critic": "--preset nmer-one-critic --critic_blocks 1",
-    "sample-efficient, compiled": "--preset sample-efficient --torch_compile true",
-    "nmer-one-critic, compiled": "--preset nmer-one-critic --torch_compile true",
-    "nmer-one-critic, residual critic, compiled": "--preset nmer-one-critic --critic_blocks 1 --torch_compile true",
+    "nmer-layer-norm": "--preset nmer-layer-norm",
+    "sample-efficient": "--preset sample-efficient --torch_compile true",
+    "nmer-one-critic": "--preset nmer-one-critic --torch_compile true",
+    "nmer-one-critic, residual critic": "--preset nmer-one-critic --torch_compile true --critic_blocks 1",
+    "nmer-one-critic, not compiled": "--preset nmer-one-critic --torch_compile false",
+    "the same, bfloat16": "--preset nmer-one-critic --torch_compile false --matrix_dtype bfloat16",
+    "the same, two critics": "--preset nmer-one-critic --torch_compile false --n_critics 2",
+    "the same, Uniform": "--preset nmer-one-critic --torch_compile false --buffer Uniform",
+    "the same, residual critic": "--preset nmer-one-critic --torch_compile false --critic_blocks 1",
 }
 
 

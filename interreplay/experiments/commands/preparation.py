@@ -26,7 +26,7 @@ from interreplay.experiments.flags.replay_flags import describe_source, format_a
 from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.process.machine import check_device, check_workers, choose_device, count_gpus, free_memory
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
-from interreplay.learning.actor_critic.compilation import check_compiler
+from interreplay.learning.actor_critic.compilation import can_compile
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.actor_critic.tqc import TQCUpdate
 from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, check_actions, get_architecture
@@ -106,10 +106,10 @@ def prepare(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | 
 
 
 def compilation_hint(settings: SimpleNamespace, source: Source, observation_space: gym.Space) -> str:
-    """Return a line that recommends compiled updates for a run with many of them, "" if they are not possible."""
+    """Return a line that recommends compiled updates for a run with many of them, "" if that is impossible or set."""
     if source is None or isinstance(source, UnrollMix):
         return ""
-    if not hasattr(settings, "torch_compile") or settings.device != "cpu":
+    if getattr(settings, "torch_compile", True) or settings.device != "cpu":
         return ""
     vectors = isinstance(observation_space, gym.spaces.Box) and not is_image(observation_space)
     encodes = settings.network is not None or settings.encoder != "auto"
@@ -117,9 +117,7 @@ def compilation_hint(settings: SimpleNamespace, source: Source, observation_spac
     updates = settings.updates_per_step * settings.total_env_steps
     if not vectors or encodes or draws or source.brings_critic_loss or updates < MANY_UPDATES:
         return ""
-    try:
-        check_compiler()
-    except UsageError:
+    if not can_compile():
         return ""
     return f"up to {updates:,.0f} updates: --torch_compile true makes them faster"
 

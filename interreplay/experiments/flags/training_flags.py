@@ -18,6 +18,7 @@ from interreplay.experiments.flags.offline_flags import MODEL_BASED, offline_set
 from interreplay.experiments.flags.original_flags import INSTEAD
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.values import drop_settings, select_settings
+from interreplay.learning.actor_critic.compilation import can_compile
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, is_algorithm
 
 DEPENDENT = {
@@ -84,6 +85,8 @@ def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
     settings |= select_settings(chosen, settings)
     settings["preset"] = preset.name
+    if settings.get("torch_compile") and "torch_compile" not in given:
+        settings["torch_compile"] = can_compile()
     settings |= offline_settings(given.keys(), settings, trainer)
     for flag in preset.needs:
         if settings.get(flag) is None:

@@ -63,6 +63,15 @@ def check_compiler() -> None:
         raise UsageError("torch_compile needs Python's headers, on Debian the package python3-dev")
 
 
+def can_compile() -> bool:
+    """Return whether functions can be compiled on this machine."""
+    try:
+        check_compiler()
+    except UsageError:
+        return False
+    return True
+
+
 def select_argument_conditions(conditions: Sequence[Any]) -> list[bool]:
     """Return which conditions of a program each call checks: all but those on attributes, classes and global names.
 

@@ -11,7 +11,7 @@ from argument_parser import CATALOGUE, TRAINERS, get_preset_settings, preset_sum
 from custom_training import main
 from interreplay.environments import registration
 from interreplay.errors import UsageError
-from interreplay.experiments.flags import presets
+from interreplay.experiments.flags import presets, training_flags
 from interreplay.learning.algorithms_table import ALGORITHMS
 from tests.experiments.commands.command_lines import given
 from tests.experiments.commands.command_lines import settings_of as settings
@@ -106,6 +106,15 @@ def test_flags_about_replay_change_a_presets_method():
         assert (made.buffer, made.buffer_args, made.prioritized) == expected, line
 
 
+@pytest.mark.parametrize("possible", [True, False])
+def test_presets_compile_updates_if_the_machine_can(possible, monkeypatch):
+    monkeypatch.setattr(training_flags, "can_compile", lambda: possible)
+    line = "--preset sample-efficient --env Hopper-v5"
+    assert settings(line).torch_compile is possible
+    assert settings(f"{line} --torch_compile true").torch_compile is True  # training reports that it is impossible
+    assert settings("--preset nmer-layer-norm --env Hopper-v5").torch_compile is False
+
+
 def test_another_kind_of_noise_comes_with_its_own_scale():
     line = "--trainer TD3 --env MountainCarContinuous-v0"
     assert settings(line).exploration_sigma == 0.5
@@ -130,7 +139,7 @@ def test_the_presets_that_were_measured_here_are_the_arm_of_their_study(preset, 
     made = vars(settings(f"--preset {preset} --env {env}"))
     assert made.pop("total_env_steps") == {"nmer-layer-norm": 12_000, "sample-efficient": 25_000}[preset]
     upkeep = "preset buffer_size evaluation_interval evaluation_num_episodes steps_per_iteration"
-    upkeep += " checkpoint_freq keep_checkpoints"
+    upkeep += " checkpoint_freq keep_checkpoints torch_compile"
     different = {flag for flag, value in made.items() if flag in kept and kept[flag] != value}
     assert different <= set(upkeep.split()) and {"hiddens", "updates_per_step", "critic_layer_norm"} <= set(kept)
 
