@@ -9,6 +9,7 @@ replay, whose runs are in the neighboring folder ``nmer_ten_tasks``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,7 @@ def draw(runs: pd.DataFrame, ratios: Mapping[str, Ratio], random: Mapping[str, f
     envs = sorted(runs["env"].unique())
     figure = plt.figure(figsize=(13, 5), layout="constrained")
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[4, 1])[0]
-    axes = left.subplots(2, -(-len(envs) // 2), squeeze=False)
+    axes = left.subplots(2, math.ceil(len(envs) / 2), squeeze=False)
     for axis, env in zip(axes.flat, envs, strict=False):
         draw_curves(axis, runs[runs["env"] == env], COLORS)
         axis.axhline(random[env], color="0.6", lw=0.8, ls=":")
