@@ -45,8 +45,8 @@ def is_checkpoint(folder: Path) -> bool:
 def find(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder, the newest first, or the folder itself if it is one.
 
-    Runs are ordered by the time of their last checkpoint, the checkpoints of a run by their numbers, because copies of
-    a run often lose the times of its files.
+    The best and the kept checkpoints of runs are left out. Runs are ordered by the time of their last checkpoint, the
+    checkpoints of a run by their numbers, because copies of a run often lose the times of its files.
     """
     if not folder.exists():
         raise UsageError(f"{folder} does not exist; {_EXPECTED}")

@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a study.
 
     Returns:
-        The exit code: 0 if all runs are finished, 1 if some failed permanently, 2 after a usage error, 75 after
-        SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
+        The exit code: 0 if all runs are finished, 1 if some failed permanently, 2 after a usage error, 75 after SIGTERM
+        or ``max_time`` with everything saved (the same command resumes), 130 after Ctrl-C.
     """
     return make_parser().run(act, argv)
 

@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a training job.
 
     Returns:
-        The exit code: 0, 1 when the run failed, 2 after an error that the user can fix, 75 after SIGTERM, 130 after
-        Ctrl-C.
+        The exit code: 0, 1 when the run failed, 2 after an error that the user can fix, 75 after SIGTERM or
+        ``max_time``, 130 after Ctrl-C.
     """
     return make_parser().run(act, argv)
 
