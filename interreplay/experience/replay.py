@@ -21,7 +21,7 @@ class Replay:
         batch_size: Rows per batch.
         updates_per_step: Batches per added row; can be less than 1.
         learning_starts: Number of rows before the first batch.
-        batches_per_draw: Maximum number of batches per draw; priorities are updated between draws.
+        batches_per_draw: Maximum number of batches that `rows` are requested to draw at once.
         env_steps: Rows added in the whole run, including before resumes; without collection, the number of updates.
         due: Number of batches that are due, including a fraction of a batch.
     """

@@ -64,7 +64,10 @@ class ReplaySettings(LoopSettings):
     )
     updates_per_step: float = setting(1.0, Number(0), "updates per environment step; may be below 1")
     batches_per_draw: int = setting(
-        32, WholeNumber(1), "maximum number of batches per draw from the buffer; priorities change only between draws"
+        32,
+        WholeNumber(1),
+        "maximum number of batches per draw if their rows are independent; other methods, such as PER, draw single "
+        "batches",
     )
     n_step: int | tuple[int, int] = setting(
         1,
@@ -72,7 +75,10 @@ class ReplaySettings(LoopSettings):
         "number of steps of the returns; for two numbers such as 2,5, one from 2 to 5 is drawn for each batch",
     )
     scale_rewards: bool = setting(
-        False, Boolean(), "divide drawn rewards by the running standard deviation of the discounted return"
+        False,
+        Boolean(),
+        "divide drawn rewards by the running standard deviation of the discounted return, or by a fifth of its largest "
+        "magnitude if that is larger",
     )
     collect: bool = setting(
         True, Boolean(), "take environment steps; False learns from recorded data only, and iterations count updates"
@@ -162,12 +168,14 @@ class ActorCriticSettings:
     )
     weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, which multiplies it by the learning rate")
     grad_clip: float | None = setting(
-        None, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
+        None,
+        OrWord(POSITIVE, "none", None),
+        'maximum norm of all gradients of an optimizer, or as grad_clip_by states; "none" disables clipping',
     )
     grad_clip_by: str = setting(
         "global_norm",
         OneOf("global_norm", "norm", "value"),
-        "quantity bounded by grad_clip: the norm of all gradients, the norm per layer, or each value",
+        "quantity bounded by grad_clip: the norm of all gradients of an optimizer, the norm per layer, or each value",
     )
     actor_grad_clip: float | None = setting(
         None, OrWord(POSITIVE, "none", None), "maximum norm of the policy's gradients; none uses grad_clip"
@@ -183,7 +191,8 @@ class ActorCriticSettings:
     torch_compile: bool = setting(
         False,
         Boolean(),
-        "compile the updates, which is faster for small networks; needs a C++ compiler and 10 to 60 s",
+        "compile the updates, which is faster for small networks; needs PyTorch 2.13, a C++ compiler, Python's headers "
+        "and 10 to 60 s",
     )
     reset_at: tuple[int, ...] | None = setting(
         None,

@@ -93,11 +93,14 @@ def make_parser() -> reading.OneLineParser:
         argument_default=argparse.SUPPRESS,
     )
     reading.accept_harmless(parser)
-    for name, default in DEFAULTS.items():
+    for name, (default, *ours) in (SAME | OTHERS).items():
         names = [f"--{name}"]
-        if name in SAME and SAME[name][1] != name:
-            names.append(f"--{SAME[name][1]}")  # named in messages of `train`
-        parser.add_argument(*names, dest=name, metavar="VALUE", help=f"default: {default or 'none'}")
+        if name in SAME and ours != [name]:
+            names.append(f"--{ours[0]}")  # named in messages of `train`
+        text = f"see docs/migration.md (default: {default or 'none'})"
+        if ours:
+            text = f"sets --{', --'.join(ours)} of custom_training.py (default: {default or 'none'})"
+        parser.add_argument(*names, dest=name, metavar="VALUE", help=text)
     for name in (*GAMES, *FIXED, *IGNORED):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     return parser

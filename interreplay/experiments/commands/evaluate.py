@@ -35,7 +35,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     text = "number of first episodes in the video (default: 3)"
     add("--video_episodes", type=WholeNumber(1), metavar="N", help=text)
     add("--render", action="store_true", help="show the episodes in a window")
-    add("--trust_checkpoint", action="store_true", help="load pickles that name code; they can execute anything")
+    text = "load a checkpoint that can execute code, such as a checkpoint of RLlib's own algorithms"
+    add("--trust_checkpoint", action="store_true", help=text)
     add("--record_data", metavar="NAME", help="write a Minari dataset with a name such as pendulum/sac-v0")
 
 

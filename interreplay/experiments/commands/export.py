@@ -19,7 +19,8 @@ def make_parser() -> OneLineParser:
         "policy's best actions, without exploration.",
     )
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package, or the folder of a run")
+    text = "a checkpoint of this package, or the folder of a run for its newest checkpoint"
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help=text)
     add("--to", type=Path, required=True, metavar="FILE", help="policy.onnx, or policy.pt2 for PyTorch")
     add("--best", action="store_true", help="use the best checkpoint of a run, not its newest")
     text = f"number of observations on which file and policy are compared (default: {OBSERVATIONS})"

@@ -49,7 +49,8 @@ def make_parser() -> OneLineParser:
     parser = OneLineParser(prog="smoketest.py", description=description)
     parser.add_argument("--cluster", action="store_true", help="check this node of a cluster, preferably inside a job")
     names = ("--output_dir", "--output-dir", "--results_dir", "--results-dir")
-    parser.add_argument(*names, metavar="DIR", default="results", help="folder of results (default: %(default)s)")
+    text = "with --cluster: folder of results to check (default: %(default)s)"
+    parser.add_argument(*names, metavar="DIR", default="results", help=text)
     return parser
 
 

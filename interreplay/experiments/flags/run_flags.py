@@ -58,7 +58,8 @@ WHAT_TO_TRAIN = (
         "preset",
         str,
         None,
-        "preset with defaults by environment and algorithm, or your own .yaml file (default: the environment's own)",
+        "name of a preset, which sets defaults by environment and algorithm, or your own .yaml file; none: no preset "
+        "(default: the environment's own)",
         scope="identity",
     ),
     _invocation(
@@ -113,14 +114,15 @@ WHAT_TO_TRAIN = (
         "stop_without_improvement",
         WholeNumber(1),
         None,
-        "stop after this many evaluations in a row without a new best mean return",
+        "stop after this many evaluations in a row without a new best mean return; in runs without evaluations, after "
+        "this many iterations",
     ),
     Flag("seed", SEED, 0, "random seed; runs with the same seed are identical", scope="identity", in_study="seeds"),
     Flag(
         "resume",
         Path,
         None,
-        "continue from this run's folder or from one of its checkpoint_* folders",
+        "continue from this run's folder, or from one of its checkpoints",
         scope="invocation",
         in_study="--resume",
     ),
@@ -196,7 +198,8 @@ MACHINE = (
         "hang_timeout",
         Number(0),
         1800.0,
-        "seconds without an env step, an update or a checkpoint after which the process exits; 0 disables",
+        "seconds without an env step, an update or a checkpoint after which the process exits, at least 900 before the "
+        "first one; 0 disables",
         scope="invocation",
         changeable=True,
         in_study="hang_timeout",

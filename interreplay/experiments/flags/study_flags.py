@@ -30,7 +30,13 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("gpus_per_trial", Number(0), 0.0, "GPUs of a run; may be a fraction"),
         Flag("max_concurrent", WholeNumber(1), None, "parallel runs (default: as many as the CPUs allow)"),
         Flag("max_failures", WholeNumber(0), 2, "maximum number of retries of a failed run from its checkpoint"),
-        Flag("hang_timeout", Number(0, open_low=True), 900.0, "seconds without progress until a run counts as hung"),
+        Flag(
+            "hang_timeout",
+            Number(0, open_low=True),
+            900.0,
+            "seconds without an env step, an update or a checkpoint after which a run fails, at least 900 before the "
+            "first one",
+        ),
         Flag(
             "together",
             WholeNumber(0),
@@ -51,13 +57,14 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "searcher",
             OneOf("random", "tpe"),
             "random",
-            "tpe draws one run after another, based on previous results (Optuna's, extra search)",
+            "random draws all values before the first run; tpe draws the values of each run when it starts, based on "
+            "previous results (Optuna's, extra search)",
         ),
         Flag(
             "scheduler",
             OneOf("fifo", "asha", "median"),
             "fifo",
-            "asha and median stop runs with low returns early (schedulers of Ray Tune)",
+            "asha and median stop runs with low returns early (schedulers of Ray Tune), fifo stops none",
         ),
     ),
     "folder, cluster and selected runs": (

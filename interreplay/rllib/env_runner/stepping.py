@@ -1,4 +1,4 @@
-"""A runner's environments: how they are created, stepped, reset and, after a failure, recreated."""
+"""A runner's environments: how they are created, stepped and reset, and how their failures are reported."""
 
 from __future__ import annotations
 
