@@ -42,7 +42,8 @@ def _make_flag(name: str, row: Mapping[str, Any]) -> Flag:
     kind = row.get("reads", "boolean")
     read = OneOf(*kind) if isinstance(kind, list) else READERS[kind]
     default = row.get("default", False if kind == "boolean" else None)
-    return Flag(name, read, default, row.get("help") or row["method"], scope="method")
+    text = row.get("help") or f"use the replay method {row['method']}"
+    return Flag(name, read, default, text, scope="method")
 
 
 def _select(table: Mapping[str, Any], key: str) -> dict[str, Any]:
