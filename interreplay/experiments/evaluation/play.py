@@ -324,6 +324,8 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
         config.learners(num_gpus_per_learner=0)
     if isinstance(config, A3CConfig):
         config.training(train_batch_size_per_learner=1)  # one environment
+    if getattr(config, "torch_compile", False):
+        config.training(torch_compile=False)  # requires a compiler
     config.callbacks_on_episode_step = None
     if window:
         config.environment(env_config={**config.env_config, "render_mode": "human"})

@@ -47,6 +47,10 @@ def test_runs_of_other_machines_and_modes_are_played_here():
     assert (found.gym_env_vectorize_mode, found.num_gpus_per_learner) == ("sync", int(torch.cuda.is_available()))
 
 
+def test_playing_compiles_no_updates():
+    assert not playback_config(config("Pendulum-v1").training(torch_compile=True)).torch_compile
+
+
 def test_arguments_of_the_environment_that_are_not_stored_are_reported(tmp_path):
     made = config("Pendulum-v1").environment("Pendulum-v1", env_config={"g": Fraction(10)})
     with pytest.raises(CheckpointError, match="does not store env_config, which is not plain data"):
