@@ -7,10 +7,10 @@ from interreplay.selection import LossAdjusted
 class LAP(ReplayBuffer):
     """Draws transitions with P(i) ∝ max(|δ_i|, 1)^α and uses the Huber loss instead of importance weights.
 
-    |δ| is the largest one over the critics. The buffer sets the critic loss, so `huber_delta` and `pal_alpha`
-    are rejected. The setting `pal_alpha` with uniform rows has the same expected gradient without a tree. The cost is a
-    sum tree, as for PER. It helps where PER often does not: with dense rewards and continuous actions. RLlib's own
-    algorithms report the mean |δ| over critics and use their own loss; a warning is issued.
+    |δ| is the largest one over the critics. The buffer sets the critic loss, so `huber_delta`, `pal_alpha` and
+    `critic_loss` are rejected. The setting `pal_alpha` with uniform rows has the same expected gradient without a tree.
+    The cost is a sum tree, as for PER. It helps where PER often does not: with dense rewards and continuous actions.
+    RLlib's own algorithms report the mean |δ| over critics and use their own loss; a warning is issued.
 
     Source: Fujimoto et al. 2020, An equivalence between loss functions and non-uniform sampling, arXiv:2007.06049.
 
