@@ -80,7 +80,9 @@ _HELP = {"train_batch_size": f"transitions per update; with {', '.join(UNROLLS)}
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
 RATES = frozenset(name for name in ALGORITHM_FLAGS if name.endswith("lr"))
-"""Learning rates, which a resumed run may change."""
+"""Learning rates."""
+CHANGEABLE_SETTINGS = RATES | {"torch_compile"}
+"""Settings of algorithms that a resumed run may change."""
 REPLAY_PARAMETERS = Flag(
     "replay_parameters",
     sources,

@@ -12,7 +12,7 @@ from interreplay.environments.lookup import Environment, find_environment
 from interreplay.environments.relabeled import WRAPPER, Relabel
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets, replay_flags, run_flags
-from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
+from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, CHANGEABLE_SETTINGS, algorithm_settings
 from interreplay.experiments.flags.config_files import merge_config
 from interreplay.experiments.flags.offline_flags import MODEL_BASED, offline_settings, updates_resumed
 from interreplay.experiments.flags.original_flags import INSTEAD
@@ -192,19 +192,20 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
     if "env" in requested:
         requested["env"] = find_environment(requested["env"], saved["env_args"]).name
     requested = updates_resumed(saved, from_json(requested))
-    algorithm_settings(select_settings(requested, RATES), trainer)
+    algorithm_settings(select_settings(requested, CHANGEABLE_SETTINGS), trainer)
     if requested.get("device") == "auto":  # keep the checkpoint's
         del requested["device"]
     before = dict(saved)
     if saved["relabel"]:  # adds a wrapper
         before["wrapper"] = [wrapper for wrapper in saved["wrapper"] if wrapper["type"] != WRAPPER]
-    for name in sorted(requested.keys() - run_flags.CHANGEABLE - run_flags.INVOCATION - RATES):
+    changeable = run_flags.CHANGEABLE | CHANGEABLE_SETTINGS
+    for name in sorted(requested.keys() - changeable - run_flags.INVOCATION):
         if requested[name] != before.get(name):
             raise UsageError(
                 f"the checkpoint was made with {name} {before.get(name)}, not {requested[name]}; leave the flag out"
-                " (a resumed run may change no learning settings except learning rates)"
+                " (a resumed run may change no learning settings except learning rates and torch_compile)"
             )
-    return RunSettings(**saved | select_settings(requested, (run_flags.CHANGEABLE | RATES) - {"output_dir"}))
+    return RunSettings(**saved | select_settings(requested, changeable - {"output_dir"}))
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

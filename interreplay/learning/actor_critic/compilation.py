@@ -58,7 +58,8 @@ def check_compiler() -> None:
     if "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
         raise UsageError(f"torch_compile requires PyTorch 2.13 or newer; PyTorch {torch.__version__} is installed")
     if not shutil.which(os.environ.get("CXX", "")) and not any(map(shutil.which, COMPILERS)):
-        raise UsageError(f"torch_compile needs a C++ compiler: {', '.join(COMPILERS)}, or one that CXX names")
+        needs = f"torch_compile needs a C++ compiler: {', '.join(COMPILERS)}, or one that CXX names"
+        raise UsageError(f"{needs}; torch_compile false trains without one")
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         raise UsageError("torch_compile needs Python's headers, on Debian the package python3-dev")
 

@@ -163,6 +163,8 @@ def test_resuming_takes_the_checkpoints_settings():
     settings = settings_resumed(saved(), given("--resume x --total_env_steps 99999 --quiet"))
     assert (settings.buffer, settings.buffer_args, settings.total_env_steps) == ("NMER", {"k": 5}, 99_999)
     assert settings.quiet is True
+    compiled = saved() | {"torch_compile": True}  # the machine that resumes may lack a compiler
+    assert settings_resumed(compiled, given("--resume x --torch_compile false")).torch_compile is False
 
 
 def test_resuming_accepts_equal_settings():
