@@ -114,7 +114,7 @@ isolate() {
 
 seconds_left() { # until the scheduler ends the job; asks each time, because preemption changes the end
     local end
-    end=$(SLURM_TIME_FORMAT=standard timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
+    end=$(SLURM_TIME_FORMAT=standard timeout 5 squeue -h -j "$(job_name)" -o %e 2>/dev/null | head -n 1)
     # date would turn an empty answer into midnight.
     end=$([ -n "$end" ] && date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
     if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi

@@ -335,6 +335,14 @@ def test_without_an_answer_the_end_is_that_of_the_job_s_start(job):
         assert bash("seconds_left").stdout == "120\n"
 
 
+def test_the_end_of_a_task_is_not_that_of_another_task_of_its_array(job):
+    """One task of each array has the id of the whole array."""
+    now = int(time.time())
+    own, other = (f"date -d @{now + seconds} +%FT%T" for seconds in (5_000, 90_000))
+    program(job / "bin/squeue", f'case "$*" in *"-j 12_7 "*) {own} ;; *) {other} ;; esac')
+    assert 4_000 < int(bash("seconds_left", **TASK).stdout) <= 5_000
+
+
 def ray_start(job, role, **env):
     """The output of node.sh, including the arguments of Ray."""
     program(job / "bin/ray", 'printf "%s\\n" "ray" "$@"; exit 1')
