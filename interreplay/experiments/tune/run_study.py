@@ -33,6 +33,9 @@ from interreplay.rllib import ray_session
 
 PATIENCE = 60.0
 """Seconds in which running trials must have saved after a request to stop."""
+LONGEST_WAIT = 60.0
+"""Seconds of a trial's call that waits for a request. Ray does not end the calls of a process that has ended, and an
+actor answers at most 1,000 calls at a time."""
 _TUNE = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # runs write their own results
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # studies resume from the folders of their runs
@@ -57,9 +60,11 @@ class StopSignalActor:
             self._changed.notify_all()
 
     async def wait(self, received: int) -> list[str]:
-        """Return all requests once they are more than a trial has received, at once for -1."""
+        """Return all requests once they are more than a trial has received, at once for -1, or after `LONGEST_WAIT`."""
         async with self._changed:
-            await self._changed.wait_for(lambda: len(self._requests) > received)
+            more = self._changed.wait_for(lambda: len(self._requests) > received)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(more, LONGEST_WAIT)
             return self._requests
 
 
@@ -79,11 +84,13 @@ def listen(signals: Any, ask: Callable[[str], Any]) -> None:
     def follow() -> None:
         requests = known
         while "stop" not in requests:
+            received = len(requests)
             try:
-                requests = ray.get(signals.wait.remote(len(requests)))
+                requests = ray.get(signals.wait.remote(received))
             except RayError:  # the driver has ended, and this process will end too
                 return
-            ask("stop" if "stop" in requests else "save")
+            if len(requests) > received:
+                ask("stop" if "stop" in requests else "save")
 
     threading.Thread(target=follow, daemon=True).start()
 

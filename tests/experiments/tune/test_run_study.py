@@ -1,8 +1,10 @@
 """Studies in Tune: reports about trials that fail or are lost, and what a study changes only while it runs."""
 
+import asyncio
 import io
 import os
 import pickle
+import queue
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +18,7 @@ from interreplay.errors import RunFailure
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.studies.study import Execution, State, StudyFolder, TrialFolder, shorten
 from interreplay.experiments.tune import run_study
-from interreplay.experiments.tune.run_study import Progress, start_signal_actor
+from interreplay.experiments.tune.run_study import Progress, StopSignalActor, listen, start_signal_actor
 
 
 class Trial(SimpleNamespace):
@@ -153,3 +155,25 @@ def test_the_signal_actor_runs_on_the_driver_s_node(monkeypatch):
     assert options["num_cpus"] == 0
     strategy = options["scheduling_strategy"]
     assert (strategy.node_id, strategy.soft) == ("ab" * 28, False)
+
+
+def test_a_call_that_waits_for_a_request_ends(monkeypatch):
+    """The calls of trials that have ended would fill the actor, and later trials would wait forever."""
+    monkeypatch.setattr(run_study, "LONGEST_WAIT", 0.01)
+
+    async def wait():
+        signals = StopSignalActor()
+        assert await asyncio.wait_for(signals.wait(0), 60) == []
+        await signals.broadcast("save")
+        assert await signals.wait(0) == ["save"]
+
+    asyncio.run(wait())
+
+
+def test_a_trial_passes_on_each_request_once(monkeypatch):
+    monkeypatch.setattr(ray, "get", lambda answer: answer)
+    answers = iter([[], [], ["save"], ["save"], ["save", "stop"]])
+    signals = SimpleNamespace(wait=SimpleNamespace(remote=lambda received: next(answers)))
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    listen(signals, asked.put)
+    assert [asked.get(timeout=60), asked.get(timeout=60)] == ["save", "stop"]
