@@ -89,6 +89,10 @@ choose_scratch() {
     die "no scratch folder: $why; name a short folder on the node's own disk: submit.py --scratch"
 }
 
+cache_in() { # cache_in FOLDER: caches lock their files, which can hang forever in a home folder without locks
+    export MPLCONFIGDIR=$1/mpl TRITON_CACHE_DIR=$1/triton TORCHINDUCTOR_CACHE_DIR=$1/inductor
+}
+
 isolate() {
     # A token per job: other users cannot reach its Ray, and tokens in the home folder are ignored.
     local token
@@ -103,8 +107,7 @@ isolate() {
     find "${template%/*}" -maxdepth 1 -user "$(id -u)" -name "ir$(job_name).????" -exec rm -rf {} + 2>/dev/null
     RAY_TMPDIR=$(mktemp -d "$template") || die "$template cannot be created on $(hostname)"
     export RAY_TMPDIR RAY_USAGE_STATS_ENABLED=0
-    # Caches lock their files, which can hang forever in a home folder without locks.
-    export MPLCONFIGDIR=$RAY_TMPDIR/mpl TRITON_CACHE_DIR=$RAY_TMPDIR/triton TORCHINDUCTOR_CACHE_DIR=$RAY_TMPDIR/inductor
+    cache_in "$RAY_TMPDIR"
     # Shared nodes limit the threads and files of one user.
     export RAY_worker_num_grpc_internal_threads=1
     ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || true

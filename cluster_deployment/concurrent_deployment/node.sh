@@ -53,6 +53,7 @@ fi
 mine=$RAY_TMPDIR/n${SLURM_NODEID:-0}
 rm -rf "$mine"
 (umask 077 && mkdir -p "$mine") || die "$mine cannot be created on $(hostname)"
+cache_in "$mine" # removed at the end, like everything in it
 child=
 # shellcheck disable=SC2317,SC2329 # called by the trap
 ending() {

@@ -379,6 +379,15 @@ def test_ended_daemons_of_a_worker_are_restarted_three_times(job):
     assert f"--temp-dir={job}/scratch/n3" in output
 
 
+def test_a_worker_s_caches_are_in_its_folder_that_is_removed(job):
+    program(job / "bin/ray", 'echo "$MPLCONFIGDIR $TRITON_CACHE_DIR $TORCHINDUCTOR_CACHE_DIR"; exit 1')
+    program(job / "bin/sleep", "exit 0")
+    own = {"INTERREPLAY_HOME": str(HOME), "RAY_TMPDIR": str(job / "scratch"), "SLURM_NODEID": "3"}
+    output = script("concurrent_deployment/node.sh", "worker", "10.0.0.1", **own).stdout
+    mine = job / "scratch/n3"
+    assert f"{mine}/mpl {mine}/triton {mine}/inductor\n" in output
+
+
 @pytest.mark.parametrize(("kind", "word"), [("single_process", "--array"), ("concurrent", "STUDY.yaml RESULTS")])
 def test_wrong_arguments_of_a_script(job, kind, word):
     done = script(f"{kind}_deployment/run.sh", INTERREPLAY_HOME=str(HOME))
