@@ -185,12 +185,13 @@ def sequential(
     before = []
     for run in study.runs:
         trial = folder.trial(run)
-        if trial.is_over:
+        drawn = trial.drawn()
+        if not trial.is_over:
+            left.append((drawn, functools.partial(job, run)))
+        elif drawn is not None:  # the file may have been damaged and removed
             points = curve(trial.path)
             newest = points[-1][1] if points else math.nan
-            before.append((trial.drawn() or {}, newest))
-        else:
-            left.append((trial.drawn(), functools.partial(job, run)))
+            before.append((drawn, newest))
     return SequentialSearch(domains(study.execution.search), left, before)
 
 

@@ -15,6 +15,7 @@ from ray.tune.search import Searcher
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
+from interreplay.experiments.studies.study import State
 from interreplay.experiments.tune import hyperparameter_search
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, domains, scheduler
 from tests.experiments.commands.command_lines import read_csv
@@ -145,6 +146,18 @@ def test_runs_that_have_not_started_have_no_values(tmp_path):
     folder.trial(study.runs[0]).note_drawn({"tau": 0.5})
     runs = command.with_draws(study, folder)
     assert [run.sampled for run in runs] == [{"tau": 0.5}, {}]
+
+
+def test_a_finished_run_whose_values_were_removed_is_left_out(tmp_path, monkeypatch):
+    """The message about a damaged drawn.json says to remove it."""
+    words = ["--search", "tau=uniform(0, 1)", "--searcher", "tpe", "--buffers", "Uniform", "--num_samples", "2"]
+    given = command.make_parser().given([*words, "--envs", "Pendulum-v1", "--output_dir", str(tmp_path)])
+    study, folder = command.read_new(given)
+    folder.trial(study.runs[0]).note(state=State.FINISHED)
+    monkeypatch.setattr(hyperparameter_search, "curve", lambda path: [(100, 5.0)])
+    search = hyperparameter_search.sequential(study, folder, lambda run: {})
+    assert search.suggest("trial_1")["job"]["folder"].endswith(study.runs[1].name)
+    assert search.suggest("trial_2") == Searcher.FINISHED
 
 
 def test_the_grace_period_of_asha_is_at_most_the_length_of_the_runs():
