@@ -123,11 +123,13 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
         left = unfinished(jobs)
         for attempt in range(execution.max_failures + 1):
-            if not left or interrupts.received:
+            if not left:
                 break
             received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
             meeting = UpdateBarrier(len(left), received.put)
             runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
+            if interrupts.received:  # earlier signals did not reach these runs
+                break
             last = attempt == execution.max_failures
             threads = []
             for run in runs:
@@ -198,9 +200,9 @@ class Worker(threading.Thread):
             self._pid = 0
             process.join()
             code = process.exitcode or 0
+            self._signals.clear()  # a request to stop has set `_stopped` before
             if code == 0 or self._stopped:
                 return
-            self._signals.clear()
             reason = f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
             self.jobs = unfinished(self.jobs)
             for folder, _ in self.jobs:

@@ -191,11 +191,17 @@ class StubRun:
         yield {"env_steps": 1}
 
 
-def test_only_runs_that_crashed_are_retried(tmp_path, monkeypatch):
+@pytest.fixture
+def stubs(monkeypatch):
+    """Replace runs by `StubRun`s in `run_together.work`, which trains in this process."""
     monkeypatch.setattr(run_together, "RunInThread", StubRun)
     monkeypatch.setattr(run_together.os, "setpgid", lambda *numbers: None)
     monkeypatch.setattr(run_together.ray_session, "prepare_host", lambda *numbers: None)
     monkeypatch.setattr(StubRun, "starts", [])
+
+
+@pytest.mark.usefixtures("stubs")
+def test_only_runs_that_crashed_are_retried(tmp_path):
     jobs = [(tmp_path / end, {"end": end, "device": "cpu"}) for end in ("max_time", "permanent", "crash")]
     events = []
     with pytest.raises(SystemExit) as exit:
@@ -206,6 +212,39 @@ def test_only_runs_that_crashed_are_retried(tmp_path, monkeypatch):
     expected = [("end", "max_time"), ("end", "permanent"), ("fail", "crash"), ("retry", "crash"), ("retry", "crash")]
     assert sorted(ends) == expected
     assert [figures["env_steps"] for event, name, figures in events if (event, name) == ("end", "permanent")] == [70]
+
+
+@pytest.mark.usefixtures("stubs")
+def test_a_request_while_runs_are_prepared_is_not_lost(tmp_path, monkeypatch):
+    def prepare(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return StubRun(*arguments)
+
+    monkeypatch.setattr(run_together, "RunInThread", prepare)
+    with pytest.raises(SystemExit) as exit:
+        run_together.work([(tmp_path, {"end": "max_time", "device": "cpu"})], Execution(), SimpleNamespace(send=print))
+    assert exit.value.code == 75 and not StubRun.starts
+
+
+def test_a_request_while_a_process_is_replaced_is_not_lost(tmp_path, monkeypatch):
+    started = []
+
+    class Signals(list):
+        def clear(self):
+            worker.signal(signal.SIGTERM)
+            super().clear()
+
+    def start(**options):
+        started.append(options["target"])
+        return SimpleNamespace(start=list, join=list, pid=0, exitcode=1)
+
+    context = SimpleNamespace(Pipe=Pipe, Process=start)
+    monkeypatch.setattr(run_together.multiprocessing, "get_context", lambda method: context)
+    worker = Worker([(tmp_path, {})], Execution(max_failures=2), queue.SimpleQueue())
+    worker._signals = Signals()
+    worker.start()
+    worker.join()
+    assert len(started) == 1
 
 
 def test_a_process_that_is_started_again_leaves_out_runs_that_have_ended(tmp_path):
