@@ -297,8 +297,11 @@ class StoreWriter:
         The operating system may still write a journal earlier, so that readers check the sizes of the columns.
         """
         for file in list(self._files.values()):  # the journal is the last one
-            with contextlib.suppress(ValueError):  # the file was closed meanwhile
+            try:
                 os.fsync(file.fileno())
+            except (OSError, ValueError):
+                if not file.closed:  # another thread may close it meanwhile
+                    raise
 
     def _close_files(self) -> None:
         for file in self._files.values():

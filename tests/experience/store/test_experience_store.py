@@ -330,6 +330,21 @@ def test_columns_reach_the_disk_before_the_journal(tmp_path, monkeypatch):
     writer.close()
 
 
+def test_files_that_are_closed_while_they_are_synced_do_not_end_the_recording(tmp_path, monkeypatch):
+    writer = writer_of(tmp_path / "s")
+
+    def sync(handle):
+        if close:
+            writer._close_files()
+        raise OSError(errno.EBADF, "bad file descriptor")
+
+    monkeypatch.setattr(writer_module.os, "fsync", sync)
+    for close in (True, False):
+        writer._files = {"rewards": (tmp_path / "rewards").open("wb")}
+        writer._call_guarded(writer._sync)
+        assert writer.recording == close
+
+
 def test_a_store_is_learned_from_as_a_buffer_with_its_rows(tmp_path):
     rows = episodes_of([10, 20, 5], ended=False)
     folder = fill(tmp_path / "s", rows)
