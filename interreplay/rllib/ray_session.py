@@ -115,7 +115,7 @@ def start_local(cpus: int) -> None:
         # On 127.0.0.1, as Ray listens by default on Windows and macOS.
         loopback = replaced(vars(ray_constants), {"ENABLE_RAY_CLUSTER": False})
         environment = replaced(os.environ, {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"})
-        with loopback, environment, _separate_sessions(), _preserve_sigterm(), patient_start():
+        with loopback, environment, _separate_sessions(), preserve_sigterm(), patient_start():
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -183,7 +183,7 @@ def _separate_sessions() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _preserve_sigterm() -> Iterator[None]:
+def preserve_sigterm() -> Iterator[None]:
     """Block SIGTERM and restore its handler afterwards, because Ray installs its own handlers."""
     handler = signal.getsignal(signal.SIGTERM)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():

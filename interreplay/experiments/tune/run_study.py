@@ -306,7 +306,9 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
             host, colon, port = address.rpartition(":")
             if colon and "/" not in host and port.isdigit():
                 socket.create_connection((host, int(port)), timeout=10).close()
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
+            runtime = {"env_vars": variables}
+            with ray_session.preserve_sigterm():
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime)
         except (OSError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise UsageError(f"no Ray cluster at --address {address} ({reason}); --address local needs none") from None

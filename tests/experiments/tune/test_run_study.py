@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import queue
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,3 +178,18 @@ def test_a_trial_passes_on_each_request_once(monkeypatch):
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
     listen(signals, asked.put)
     assert [asked.get(timeout=60), asked.get(timeout=60)] == ["save", "stop"]
+
+
+def test_joining_a_cluster_keeps_the_handler_of_sigterm(monkeypatch):
+    """Ray's handler would end the program with exit code 15, after which a job of Slurm is not requeued."""
+    monkeypatch.setattr(run_study.ray_session, "hide_messages", lambda: None)
+    monkeypatch.setattr(ray, "init", lambda **options: signal.signal(signal.SIGTERM, lambda number, frame: None))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.setattr(ray, "nodes", lambda: ["one"])
+    own = lambda number, frame: None
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        execution = run_study.start("auto", Execution(), [(Path("run"), {"num_workers": 0})], print)
+        assert signal.getsignal(signal.SIGTERM) is own and execution.max_concurrent == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
