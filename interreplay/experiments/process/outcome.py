@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import shlex
 import shutil
 import sys
@@ -86,7 +87,9 @@ class _LastingFile(io.FileIO):
 
     def write(self, data: Any) -> int:
         try:
-            return super().write(data)
+            while (written := super().write(data)) is None:  # a full pipe that does not block
+                select.select([], [self], [])
+            return written
         except OSError:
             with open(os.devnull, "wb") as null:
                 os.dup2(null.fileno(), self.fileno())

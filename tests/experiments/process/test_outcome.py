@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,19 @@ def test_a_closed_or_full_output_ends_nothing(monkeypatch, capfd):
             stream.write("what Python writes when it exits")
             stream.close()
     assert capfd.readouterr().err == ""
+
+
+def test_a_full_pipe_that_does_not_block_is_waited_for(monkeypatch):
+    """Another program may have changed the mode of a terminal or pipe that they share."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    line = "a line\n" * 100_000
+    with os.fdopen(read) as reader, ThreadPoolExecutor(1) as pool, os.fdopen(write, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        found = pool.submit(reader.read, len(line))
+        with keep_output_open():
+            print(line, end="", flush=True)
+        assert found.result() == line
 
 
 def test_characters_outside_of_the_encoding_are_replaced(monkeypatch, tmp_path):
