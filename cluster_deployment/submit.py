@@ -97,7 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
     job("--cpus", type=whole, metavar="N", help="CPUs per node of a concurrent job (4), per run of an array (1)")
     job("--mem", metavar="SIZE", help="memory per node or array task, such as 16G (the site's default)")
     job("--gpus", metavar="[KIND:]N", help="GPUs per node or array task, such as 1 or a100:2")
-    job("--at-once", type=whole, metavar="N", help="array tasks that may run at a time (all)")
+    job("--at-once", type=whole, metavar="N", help="tasks that may run at a time, in each array (all)")
     job("--runs", metavar="N-N,...", help="only these runs of an array, such as 0-4,7 (all)")
     job("--name", metavar="NAME", default="interreplay", help="the job's name (%(default)s)")
     saving = "seconds before the time limit at which runs save (%(default)s)"
