@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -316,11 +316,23 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
     cpus = int(found.get("CPU", 0))
     gpus = found.get("GPU", 0.0)
     check_room(per_run, execution.gpus_per_trial, cpus, gpus)
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(fits(execution, node) for node in nodes):
+        raise UsageError(
+            f"a run takes {format_count(execution.cpus_per_trial, 'CPU')} and "
+            f"{format_count(execution.gpus_per_trial, 'GPU')} of one node (--cpus_per_trial, --gpus_per_trial), and no "
+            "node has as many; reduce these flags"
+        )
     room = cpus // per_run
     if execution.gpus_per_trial:
         room = min(room, int(gpus / execution.gpus_per_trial))
     at_once = min(execution.max_concurrent or room, room, len(jobs))
-    nodes = format_count(len(ray.nodes()), "node")
-    available = f"{format_count(cpus, 'CPU')} and {format_count(gpus, 'GPU')} of {nodes} at {address}"
+    where = f"{format_count(len(nodes), 'node')} at {address}"
+    available = f"{format_count(cpus, 'CPU')} and {format_count(gpus, 'GPU')} of {where}"
     notify(f"{available}: {format_count(at_once, 'run')} at a time, {format_count(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)
+
+
+def fits(execution: Execution, node: Mapping[str, float]) -> bool:
+    """Return whether a node with these resources can have the learner of a run; env runners may be on other nodes."""
+    return node.get("CPU", 0) >= execution.cpus_per_trial and node.get("GPU", 0) >= execution.gpus_per_trial

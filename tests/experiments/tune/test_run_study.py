@@ -15,7 +15,7 @@ import ray
 from ray import tune
 from ray.exceptions import OutOfMemoryError
 
-from interreplay.errors import RunFailure
+from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.studies.study import Execution, State, StudyFolder, TrialFolder, shorten
 from interreplay.experiments.tune import run_study
@@ -180,16 +180,35 @@ def test_a_trial_passes_on_each_request_once(monkeypatch):
     assert [asked.get(timeout=60), asked.get(timeout=60)] == ["save", "stop"]
 
 
-def test_joining_a_cluster_keeps_the_handler_of_sigterm(monkeypatch):
-    """Ray's handler would end the program with exit code 15, after which a job of Slurm is not requeued."""
+@pytest.fixture
+def two_nodes(monkeypatch):
+    """Replace a Ray cluster by two nodes of two CPUs, and one that has ended."""
     monkeypatch.setattr(run_study.ray_session, "hide_messages", lambda: None)
     monkeypatch.setattr(ray, "init", lambda **options: signal.signal(signal.SIGTERM, lambda number, frame: None))
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
-    monkeypatch.setattr(ray, "nodes", lambda: ["one"])
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 4.0})
+    nodes = [{"Alive": alive, "Resources": {"CPU": 2.0} if alive else {}} for alive in (True, False, True)]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+JOBS = [(Path("run"), {"num_workers": 1})]
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_joining_a_cluster_keeps_the_handler_of_sigterm():
+    """Ray's handler would end the program with exit code 15, after which a job of Slurm is not requeued."""
     own = lambda number, frame: None
-    before = signal.signal(signal.SIGTERM, own)
-    try:
-        execution = run_study.start("auto", Execution(), [(Path("run"), {"num_workers": 0})], print)
-        assert signal.getsignal(signal.SIGTERM) is own and execution.max_concurrent == 1
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, own)
+    notes = []
+    assert run_study.start("auto", Execution(), JOBS, notes.append).max_concurrent == 1
+    assert signal.getsignal(signal.SIGTERM) is own
+    assert notes == ["4 CPUs and 0 GPUs of 2 nodes at auto: 1 run at a time, 2 CPUs each"]
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_a_run_that_fits_no_node_is_rejected():
+    """Its trials would wait forever."""
+    with pytest.raises(UsageError, match="takes 3 CPUs and 0 GPUs of one node"):
+        run_study.start("auto", Execution(cpus_per_trial=3), JOBS, print)
