@@ -99,6 +99,8 @@ class _LastingFile(io.FileIO):
 def _make_lasting(stream: TextIO | None) -> TextIO:
     if stream is None:  # the descriptor was closed when Python started
         return open(os.devnull, "w")
+    if not isinstance(stream, io.TextIOWrapper):  # in memory, or of Jupyter, whose descriptor is another terminal
+        return stream
     try:
         descriptor = stream.fileno()
         stream.flush()

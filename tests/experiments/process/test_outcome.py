@@ -1,6 +1,7 @@
 """Exit codes, one-line errors, signals, output whose reader is gone, and the hang watch of a process."""
 
 import faulthandler
+import io
 import os
 import signal
 import subprocess
@@ -90,6 +91,17 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(monkeypatch):
         with keep_output_open():
             print(line, end="", flush=True)
         assert found.result() == line
+
+
+def test_a_notebook_shows_the_output(monkeypatch, tmp_path):
+    """The descriptor of Jupyter's streams belongs to the terminal in which Jupyter was started."""
+    with (tmp_path / "terminal").open("w") as terminal:
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "fileno", terminal.fileno, raising=False)
+        monkeypatch.setattr(sys, "stdout", stream)
+        with keep_output_open():
+            print("a line")
+    assert stream.getvalue() == "a line\n"
 
 
 def test_characters_outside_of_the_encoding_are_replaced(monkeypatch, tmp_path):
