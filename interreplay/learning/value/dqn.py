@@ -221,6 +221,7 @@ class DQNUpdate(Update):
         found = head.target(chosen, repeat_for_views(rows.rewards, m), repeat_for_views(rows.discounts, m))
         return found if m == 1 else found.unflatten(0, (-1, m)).mean(dim=1)
 
+    @torch.no_grad()
     def move_targets(self) -> None:
         """Move the target network if this is due."""
         if not self.phase():

@@ -125,6 +125,14 @@ def test_targets_move_a_share_of_the_way():
         torch.testing.assert_close(target, 0.75 * old + 0.25 * source)
 
 
+@pytest.mark.parametrize("tau", [0.25, 1.0])
+def test_moved_targets_have_no_graph(tau):
+    """A graph would grow by one node per parameter and move, and the networks could not be copied."""
+    update = DQNUpdate(networks(dueling=True), tau=tau, target_update_period=1)
+    learn(update, rows(), torch.ones(N), rng())
+    assert all(target.grad_fn is None for target in update.targets)
+
+
 def test_each_network_and_update_has_independent_noise():
     nets, drawn = networks(dueling=True, sigma0=0.5), []
     names = nets.state_dict().keys()
