@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
 from interreplay.environments import atari, minatar
-from interreplay.environments.own_modules import search_current_folder
+from interreplay.environments.own_modules import check_outside_of_runs, search_current_folder
 from interreplay.environments.rendering import choose_backend
 
 PREFIX = "interreplay/"
@@ -92,8 +92,12 @@ def register(name: str) -> str:
     """Register an environment such as ``MinAtar/Breakout-v0`` or ``PongNoFrameskip-v4``, unless its package does so.
 
     Return the extra of this package that installs the missing packages, "" if none are missing.
+
+    Raises:
+        UsageError: The id names a module within the folder of a run.
     """
     if ":" in name:  # gymnasium imports the module
+        check_outside_of_runs(name.rpartition(":")[0], f"environment {name!r}")
         search_current_folder()
     for extra, prefixes, packages, register_family in FAMILIES:
         if name.startswith(prefixes) or (extra == "atari" and atari.RETIRED in name):

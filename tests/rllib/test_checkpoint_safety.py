@@ -172,6 +172,8 @@ def test_code_in_the_folder_of_a_run_is_not_imported(checkpoint, ran, tmp_path, 
         configured(run / "checkpoint_00000100", **({"env": NAME} | change))
         assert enjoy.main([str(run), "--episodes", "1"]) == 2
         assert "is the folder of a run, from which no code is imported" in capsys.readouterr().err
+        with pytest.raises(UsageError, match="is the folder of a run, from which no code is imported"):
+            SAC.from_checkpoint(run / "checkpoint_00000100")
     assert not ran.exists()
 
 
