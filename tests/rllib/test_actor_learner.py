@@ -60,6 +60,12 @@ def test_a3c_without_remote_runners_equals_a2c(env, settings):
     assert same(*map(weights, made))
 
 
+def test_a_restored_optimizer_has_the_configured_decay():
+    one, other = (config(optimizer_decay=decay).build_algo() for decay in (0.99, 0.9))
+    other.set_state(one.get_state())
+    assert other.learner.update_rule.optimizers["all"].param_groups[0]["decay"] == 0.9
+
+
 class Ends(failing_envs.Counting):
     """Reward 1 in the only state, for five steps."""
 

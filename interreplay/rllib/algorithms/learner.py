@@ -28,7 +28,7 @@ from interreplay.storage.state_copies import restore_generator
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
-CONFIGURED = ("lr", "weight_decay", "eps", "decoupled_weight_decay")
+CONFIGURED = ("lr", "weight_decay", "eps", "decay", "decoupled_weight_decay")
 """Settings of optimizers that a configuration determines; older versions of PyTorch do not have the last one."""
 UPDATES_BETWEEN_CHECKS = 100
 """Updates between checks of the losses within an iteration; a check on a GPU waits for the GPU."""
