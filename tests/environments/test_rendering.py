@@ -39,6 +39,14 @@ def test_the_choice(variables, libraries, works, expected, monkeypatch):
     assert rendering.choose_backend(tested=works is not None) == expected
 
 
+def test_a_backend_that_hangs_does_not_draw(monkeypatch):
+    def hang(command, timeout, **options):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(rendering.subprocess, "run", hang)
+    assert not rendering._draws("egl")
+
+
 ORDER = """
 import importlib, os, sys
 
