@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,9 @@ from interreplay.learning.setting_fields import Number, OrWord, WholeNumber
 
 def data(text: str) -> str | list[str]:
     """Read paths and ids, separated by commas; paths are made absolute, and patterns replaced by their matches."""
-    names = [text] if Path(text).expanduser().exists() else text.split(",")
+    names = text.split(",")
+    if os.path.exists(os.path.expanduser(text)):  # False for texts too long for a path
+        names = [text]
     found: list[str] = []
     for name in map(str.strip, names):
         if not name:

@@ -220,6 +220,11 @@ def test_truth_values_in_mappings_equal_those_of_custom_training(file):
     assert convert_settings(noise) == noise
 
 
+def test_a_study_accepts_the_folders_that_a_pattern_matched(tmp_path):
+    paths = [f"{tmp_path}/{number:0200}" for number in range(30)]
+    assert convert_settings({"offline_data": paths}) == {"offline_data": paths}
+
+
 def test_a_study_is_read_from_its_folder(file, tmp_path):
     study = planned(file(buffers='[Uniform, "NMER{k: 3}"]', max_failures="5"))
     folder = StudyFolder(tmp_path / "results")
