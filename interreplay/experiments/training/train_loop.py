@@ -287,7 +287,9 @@ class Training:
         if self._episodes is not None:
             with contextlib.suppress(OSError):  # a full disk; the checkpoint contains the rows
                 self._episodes.write()
-        return self._checkpoint(self.folder.save, self.settings.keep_checkpoints + more)
+        path = self._checkpoint(self.folder.save, self.settings.keep_checkpoints + more)
+        self._keep_due(self.algo.env_steps)  # after an error at such a step, which a resumed run has passed
+        return path
 
     def _checkpoint(self, save: Callable[..., Path], *arguments: Any) -> Path:
         """Write a checkpoint with a method of the run's folder, and return its path."""

@@ -296,6 +296,13 @@ def test_errors_of_a_run_are_one_line_and_keep_what_was_learned(error, raised, l
     assert (tmp_path / "error.txt").exists() == (raised is RunFailure)
 
 
+def test_a_checkpoint_to_keep_at_the_step_of_an_error_is_kept(tmp_path):
+    run = training(tmp_path)
+    run._kept_at = [1000]
+    assert run.rescue().endswith("/checkpoint_00001000")
+    assert checkpoints(tmp_path) == ["checkpoint_00001000"] and (tmp_path / "kept_checkpoint_00001000").is_dir()
+
+
 def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
     flags = ["--env", "special_envs:Outside-v0", "--evaluation_interval", 1, "--total_env_steps", 50, "--quiet"]
     assert custom_training.main(new(tmp_path / "results", *flags)) == 0
