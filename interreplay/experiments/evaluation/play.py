@@ -268,6 +268,7 @@ def watch(
     algorithm = build_algorithm(playback_config(config, film, render))
     finished: list[Episode] = []
     written = ""
+    interrupted = True
     try:
         restore(algorithm, folder)
         if record_data:
@@ -285,10 +286,11 @@ def watch(
                 film.end_episode()
         if record_data:
             written = f"; dataset: {recorder.write(record_data, made_by)}"
+        interrupted = False
     finally:
         algorithm.stop()
         if film is not None:
-            film.close()
+            film.close(interrupted)
             written = f"; video: {film.summary()}{written}"
     return PlaybackResult(finished, written)
 

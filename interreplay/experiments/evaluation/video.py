@@ -114,11 +114,14 @@ class VideoFile:
             self._ended += 1
         self._steps = 0
 
-    def close(self) -> None:
-        """Write the rest of the file, if there are frames."""
+    def close(self, interrupted: bool = False) -> None:
+        """Write the rest of the file, if there are frames; an interrupted video is dropped if episodes are missing."""
         try:
             if self._writer is not None:
                 self._writer.close()
+            if interrupted and self._ended < self._episodes and self.count < self._most:
+                self._partial.unlink(missing_ok=True)
+                return
             if self._frames:
                 self._partial.write_bytes(gif(self._frames, self.fps / self._stride))
             if self.count:

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +13,7 @@ from builders import full_disk
 from PIL import Image
 
 from interreplay.errors import UsageError
-from interreplay.experiments.evaluation import video
+from interreplay.experiments.evaluation import play, video
 from interreplay.rllib import SACConfig
 
 DOUBLE_PENDULUM = "InvertedDoublePendulum-v5"
@@ -102,6 +103,31 @@ def test_an_earlier_video_is_replaced_when_the_new_one_is_complete(tmp_path, nam
     assert path.read_bytes() == b"earlier"
     film.close()
     assert len(path.read_bytes()) > 100 and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_an_interrupted_evaluation_replaces_an_earlier_video_only_by_a_complete_one(tmp_path, monkeypatch, complete):
+    path = tmp_path / "a.gif"
+    path.write_bytes(b"earlier")
+
+    def fill(config, film, window):
+        for frame in pictures(3):
+            film.next_step_is_shown()
+            film.add(frame)
+        if complete:
+            film.end_episode()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(play, "find", lambda folder: [folder])
+    monkeypatch.setattr(play, "read_config", lambda *_: SimpleNamespace(algo_class=int))
+    monkeypatch.setattr(play, "playback_config", fill)
+    monkeypatch.setattr(play, "build_algorithm", lambda _: SimpleNamespace(stop=list))
+    monkeypatch.setattr(play, "restore", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        play.watch(tmp_path, video=path, video_episodes=1)
+    assert (path.read_bytes() == b"earlier") != complete and [*tmp_path.iterdir()] == [path]
 
 
 def test_a_gif_on_a_full_disk_is_a_usage_error(tmp_path, monkeypatch):
