@@ -180,7 +180,10 @@ def change_layers(contents: Mapping[str, Any], words: Sequence[str]) -> None:
                 layer = layer.get(part) or {}
             if last not in layer:
                 raise UsageError(f"{key}: the experiment has no such layer; expected a name in its model file")
-            layer[last] = value if last.endswith("_fn") else int(value)
+            try:
+                layer[last] = value if last.endswith("_fn") else WholeNumber(1).read(value)
+            except ValueError as error:
+                raise UsageError(f"{key} {error}") from None
 
 
 def choose_trainer(about: Mapping[str, Any], place: str) -> str:

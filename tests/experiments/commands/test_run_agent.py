@@ -149,6 +149,8 @@ def test_words_change_its_layers(experiment):
     assert made.network["features"]["linear"]["out_features"] == 256
     with pytest.raises(UsageError, match="the experiment has no such layer"):
         translate([f"configs={experiment}", word.replace("linear_features", "nothing")])
+    with pytest.raises(UsageError, match="output_size must be a whole number of at least 1, got 'wide'"):
+        translate([f"configs={experiment}", word.replace("256", "wide")])
 
 
 CHANGES = [
