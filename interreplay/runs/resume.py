@@ -100,17 +100,22 @@ def reopen(
     evaluation failed. After ``--recover``, the run continues at more `steps` than those of the checkpoint.
 
     Raises:
-        UsageError: The run is complete. Nothing is changed.
+        UsageError: The run is complete, or ``--recover`` leaves no step for updates. Nothing is changed.
     """
     folder = RunFolder(home)
+    restored = parse_steps(checkpoint)
+    if restored < 0:  # a checkpoint under another name, such as one that was set aside
+        restored = steps
+    if restored < steps >= settings.total_env_steps:
+        raise UsageError(
+            f"--recover adds all steps up to the end of the run at {steps:,}, which leaves none to learn from them; "
+            f"leave it out to repeat the steps after {checkpoint.name}, or give a larger --total_env_steps"
+        )
     missing = {STEPS: steps} if evaluation_failed else read_unwritten(checkpoint)
     if steps >= settings.total_env_steps and (missing is None or folder.has_result(missing)):
         unit = "steps" if settings.updates is None else "updates"
         flag = "--total_env_steps" if settings.updates is None else "--updates"
         raise UsageError(f"the run is complete at {steps:,} {unit}; a larger {flag} continues it")
-    restored = parse_steps(checkpoint)
-    if restored < 0:  # a checkpoint under another name, such as one that was set aside
-        restored = steps
     renamed = folder.set_aside_after(restored)
     for path in renamed:
         notify(f"a checkpoint newer than {checkpoint.name} is kept as {path.name}")

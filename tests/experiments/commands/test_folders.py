@@ -157,6 +157,13 @@ def test_a_complete_run_is_reopened_only_for_a_row_that_a_full_disk_prevented(wi
         reopen(with_results.path, last, 5000, ends_at(5000), str)
 
 
+def test_rows_up_to_the_end_of_a_run_are_not_recovered_without_learning_from_them(with_results):
+    last = with_results.save(4000, write, {}, keep=2)
+    with pytest.raises(UsageError, match="leave it out to repeat the steps after checkpoint_00004000"):
+        reopen(with_results.path, last, 5000, ends_at(5000), str)
+    assert recorded_steps(reopen(with_results.path, last, 5000, ends_at(6000), str).path)[-1] == 4000
+
+
 def test_resuming_from_a_checkpoint_that_was_set_aside_keeps_the_older_ones(with_results):
     older, newer = (with_results.save(steps, write, {}, keep=2) for steps in (2000, 4000))
     aside = newer.rename(newer.with_name(f"{newer.name}.set_aside"))
