@@ -248,6 +248,8 @@ def check_two_rays(scripts: Path) -> str:
                     f"one of them ended with exit code {process.returncode}: {lines[-1]}", "fix the first failure above"
                 )
     finally:
+        for process in started:
+            process.kill()
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
     return "both run a task"

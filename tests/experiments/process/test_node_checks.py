@@ -4,6 +4,8 @@ import importlib
 import importlib.metadata
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +68,22 @@ def test_two_rays_start_at_once(monkeypatch):
     assert smoketest.check_two_rays(SCRIPTS) == "both run a task"
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     assert "exit code 1" in problem_of(smoketest.check_two_rays, SCRIPTS)[0]
+
+
+def test_a_ray_that_hangs_is_ended_after_the_other_has_failed(monkeypatch, tmp_path):
+    started = []
+
+    class Recorded(subprocess.Popen):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            started.append(self)
+
+    monkeypatch.setattr(smoketest.subprocess, "Popen", Recorded)
+    monkeypatch.setattr(smoketest, "choose_scratch", lambda scripts: str(tmp_path / "scratch_"))
+    fails_first = "import os, time; os.environ['RAY_TMPDIR'].endswith('a') and exit(3); time.sleep(600)"
+    monkeypatch.setattr(smoketest, "START_RAY", fails_first)
+    assert "exit code 3" in problem_of(smoketest.check_two_rays, SCRIPTS)[0]
+    assert started[1].wait(timeout=60) == -signal.SIGKILL
 
 
 def write_group(root, folder, limit, used, cached):
