@@ -188,7 +188,8 @@ class StudyRun:
 def check_unchanged(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Reject settings of learning that differ from a checkpoint's, for example because a preset has changed."""
     names = list_flags("learning", "method") | {"buffer_args", "prioritized", "credit_both"}
-    for name in sorted((names - CHANGEABLE) & saved.keys() & settings.keys()):
+    names -= CHANGEABLE | {"torch_compile"}  # a preset compiles only on machines with a compiler
+    for name in sorted(names & saved.keys() & settings.keys()):
         if saved[name] != as_plain(settings[name]):
             raise UsageError(
                 f"the run was begun with {name} {saved[name]}, not {settings[name]}; expected the same preset, or a "
