@@ -118,6 +118,8 @@ def plan_arms(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, 
         raise UsageError(
             f"{checkpoint} was made by {trainer}, which learns from unrolls; expected replayed transitions"
         )
+    if parent.get("updates") is not None:
+        raise UsageError(f"{checkpoint} has learned from recorded data alone; expected a run with env steps")
     settings = read_inherited_settings(parent) | {
         "preset": presets.NONE,
         "total_env_steps": step + given.steps,

@@ -74,6 +74,12 @@ def test_arms_have_the_wrappers_of_the_parent(relabel, kept):
     assert (found.get("wrapper"), found.get("relabel")) == (kept, relabel)
 
 
+def test_a_run_without_env_steps_is_rejected(parent):
+    settings = vars(resolve_settings({"env": "Pendulum-v1"})) | {"updates": 1000}
+    with pytest.raises(UsageError, match="checkpoint_00001000 has learned from recorded data alone"):
+        fork.plan_arms(None, parent / "checkpoint_00001000", settings, 1000)
+
+
 def test_a_resumed_run_begins_at_its_own_checkpoint(tmp_path):
     settings = {"fork_from": str(tmp_path / "kept_checkpoint_00000050")}
     assert study.get_first_step(TrialFolder(tmp_path), settings) == 50
