@@ -147,7 +147,7 @@ def default_settings(trainer: str) -> dict[str, Any]:
 
 def get_preset(given: Mapping[str, Any]) -> presets.Preset:
     """Return the preset that was given, or the environment's own."""
-    if "preset" in given:
+    if given.get("preset") is not None:  # None in a study file
         return presets.load(given["preset"])
     given = {**run_flags.DEFAULTS, **given}
     return presets.find_automatic(given["env"], given["trainer"])

@@ -220,6 +220,10 @@ def test_truth_values_in_mappings_equal_those_of_custom_training(file):
     assert convert_settings(noise) == noise
 
 
+def test_a_study_file_may_leave_the_preset_empty(file):
+    assert planned(file(settings="{preset: null}")).runs[0].settings == planned(file()).runs[0].settings
+
+
 def test_a_study_accepts_the_folders_that_a_pattern_matched(tmp_path):
     paths = [f"{tmp_path}/{number:0200}" for number in range(30)]
     assert convert_settings({"offline_data": paths}) == {"offline_data": paths}
