@@ -51,7 +51,9 @@ def read_study_file(path: Path) -> dict[str, Any]:
             raise UsageError(f"{path}: {key} is a setting of the runs; expected settings: {{{key}: {value}}}")
     check_keys(str(path), contents, keys)
     for key in FILE_KEYS.keys() & contents.keys():
-        contents[key] = read_written(FILE_KEYS[key], contents[key], key)
+        value = read_written(FILE_KEYS[key], contents.pop(key), key)
+        if value is not None:
+            contents[key] = value
     return contents
 
 

@@ -224,6 +224,10 @@ def test_a_study_file_may_leave_the_preset_empty(file):
     assert planned(file(settings="{preset: null}")).runs[0].settings == planned(file()).runs[0].settings
 
 
+def test_a_study_file_may_leave_the_number_of_parallel_runs_empty(file):
+    assert planned(file(max_concurrent="null")).execution == planned(file()).execution
+
+
 def test_a_study_accepts_the_folders_that_a_pattern_matched(tmp_path):
     paths = [f"{tmp_path}/{number:0200}" for number in range(30)]
     assert convert_settings({"offline_data": paths}) == {"offline_data": paths}
