@@ -121,6 +121,14 @@ def test_recovered_rows_count_as_in_an_uninterrupted_run():
     assert algorithm.experience.due == 111, "from the fiftieth row on"
 
 
+def test_rows_are_not_recovered_if_earlier_ones_after_the_checkpoint_were_dropped(tmp_path, monkeypatch):
+    store = SimpleNamespace(check=list, column=lambda name: np.arange(101, 121))
+    monkeypatch.setattr(start, "find_store", lambda folder: folder)
+    monkeypatch.setattr(start, "ExperienceStore", lambda place: store)
+    with pytest.raises(UsageError, match="after the checkpoint at step 80 begin at step 101; expected all rows"):
+        start.recover(SimpleNamespace(env_steps=80), tmp_path, print)
+
+
 @pytest.mark.slow
 def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert main(flags(tmp_path, "--total_env_steps", "80")) == 0

@@ -198,11 +198,17 @@ def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:
     store = ExperienceStore(place)
     store.check()
     begun_at = algo.env_steps
-    later = store.column("step") > begun_at
+    steps = store.column("step")
+    later = steps > begun_at
     if not later.any():
         notify(f"no rows of experience after step {begun_at:,} to recover")
         return 0
     start = int(later.argmax())
+    if steps[start] > begun_at + 1:
+        raise UsageError(
+            f"--recover: the rows in {place} after the checkpoint at step {begun_at:,} begin at step {steps[start]:,}; "
+            "expected all rows, a larger --keep_experience keeps more; leave --recover out to repeat these steps"
+        )
     try:
         rows = algo.recover(store.portions(start))
     except ValueError as error:
