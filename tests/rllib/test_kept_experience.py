@@ -263,6 +263,16 @@ def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
     assert first.replay_buffer.rng.bit_generator.state != before
 
 
+def test_a_fork_without_further_env_steps_is_rejected(monkeypatch):
+    stopped = []
+    monkeypatch.setattr(start, "build", lambda *_: SimpleNamespace(env_steps=200, stop=lambda: stopped.append(True)))
+    monkeypatch.setattr(start, "fork", lambda *_: None)
+    settings = SimpleNamespace(fork_from="parent", total_env_steps=200)
+    with pytest.raises(UsageError, match="--fork_from parent is at step 200; expected a larger --total_env_steps"):
+        start.start(settings, [], print)
+    assert stopped
+
+
 def test_a_learned_model_has_the_random_numbers_of_the_fork():
     source = ModelBased()
     before = source.rng.bit_generator.state

@@ -58,6 +58,7 @@ def start(
 
     Raises:
         CheckpointError: No checkpoint is usable.
+        UsageError: The run cannot begin with the checkpoint that it forks.
     """
     algo = build(settings, source)
     checkpoint = None
@@ -68,6 +69,11 @@ def start(
                 recover(algo, checkpoint.parent, notify)
         elif settings.fork_from:
             fork(algo, settings, notify)
+            if algo.env_steps >= settings.total_env_steps:
+                raise UsageError(
+                    f"--fork_from {settings.fork_from} is at step {algo.env_steps:,}; expected a larger "
+                    f"--total_env_steps, which includes the steps before the fork, than {settings.total_env_steps:,}"
+                )
     except BaseException:
         algo.stop()  # it may have parts of a checkpoint
         raise
