@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from pathlib import Path
@@ -66,6 +67,10 @@ class Mix(SharedSources):
         if not sources:
             raise ValueError("the mix has no sources; expected at least one")
         self.recipe = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
+        given = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
+        for argument, value in given.items():
+            if value != inspect.signature(Mix).parameters[argument].default:
+                self.recipe[argument] = value
         self.shares = Shares(list(sources), shares)
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:

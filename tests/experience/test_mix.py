@@ -190,6 +190,8 @@ def test_recipes_are_plain_values_for_configurations():
     sources = {"a": "PER", "b": {"type": "NMER", "k": 3}}
     expected = {"type": "Mix", "sources": sources, "shares": {"a": 0.5}, "capacity": 60}
     assert as_settings(mix, {"capacity": 60}) == expected
+    small = Mix(sources, capacity=60, n_step=3, gamma=0.99)
+    assert as_settings(small, {}) == {"type": "Mix", "sources": sources, "shares": None, "capacity": 60, "n_step": 3}
     assert resolve_source("Mix") is Mix
     with pytest.raises(ValueError, match="Mix takes no argument 'share'; did you mean shares"):
         as_settings("Mix", {"sources": {"a": "PER"}, "share": {"a": 1}})
