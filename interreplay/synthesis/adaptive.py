@@ -115,8 +115,8 @@ class DynamicsModel:
     def __init__(self, sizes: Sequence[int], lr: float, seed: int = 0):
         self.sizes = list(sizes)
         with torch.random.fork_rng(devices=[]):  # leaves the caller's generator unchanged
-            torch.default_generator.manual_seed(seed)
             self.model = MLP(self.sizes)
+        self.model.reset(torch.Generator().manual_seed(seed))  # other threads use the global generator
         self.beta = nn.Parameter(torch.ones(()))
         self.parameters = [list(self.model.parameters()), [self.beta]]
         self.optimizers = [FastAdam(parameters, lr) for parameters in self.parameters]

@@ -10,8 +10,9 @@ from scipy.stats import beta, kstest
 from torch import nn
 
 from interreplay import Transitions
-from interreplay.synthesis import AdaptiveMixup
-from interreplay.synthesis.adaptive import LOWEST, features, outcomes
+from interreplay.learning.networks.layers import MLP
+from interreplay.synthesis import AdaptiveMixup, adaptive
+from interreplay.synthesis.adaptive import LOWEST, DynamicsModel, features, outcomes
 from replay_buffers import ContinuousTransition
 
 
@@ -99,6 +100,20 @@ def test_the_global_generator_is_not_used():
     other = used()
     assert torch.equal(torch.get_rng_state(), before)
     require_same_samples(one.sample(16), other.sample(16))
+
+
+def test_initial_weights_do_not_depend_on_other_draws_from_the_global_generator(monkeypatch):
+    """Runs that train in threads of one process may draw from it at the same time."""
+    expected = DynamicsModel([4, 8, 3], lr=1e-3, seed=5).model.state_dict()
+
+    class Disturbed(MLP):
+        def __init__(self, sizes):
+            torch.rand(1)
+            super().__init__(sizes)
+
+    monkeypatch.setattr(adaptive, "MLP", Disturbed)
+    found = DynamicsModel([4, 8, 3], lr=1e-3, seed=5).model.state_dict()
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
 
 
 def test_lambda_is_drawn_from_the_beta_distribution_of_the_temperature():
