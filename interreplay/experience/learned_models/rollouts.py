@@ -148,10 +148,22 @@ def simulate(
         if not len(episodes):
             break
         actions = act(obs, rng)
-        prediction = dynamics.step(columns.flatten(obs), flat_rows(actions).float(), rng)
-        next_obs = columns.restore(prediction.states, obs)
+        states, rewards = dynamics.step(columns.flatten(obs), flat_rows(actions).float(), rng)
+        finite = torch.isfinite(states).all(dim=1)
+        if rewards is not None:
+            finite &= torch.isfinite(rewards)
+        if not bool(finite.all()):
+            obs = pick(obs, finite)
+            actions = actions[finite]
+            states = states[finite]
+            rewards = None if rewards is None else rewards[finite]
+            episodes = episodes[finite]
+            if not len(episodes):
+                break
+        next_obs = columns.restore(states, obs)
         ended = terminated(obs, actions, next_obs).to(torch.bool)
-        rewards = prediction.rewards if reward is None else reward(obs, actions, next_obs)
+        if reward is not None:
+            rewards = reward(obs, actions, next_obs)
         rows = Transitions(
             obs,
             actions,
@@ -161,11 +173,7 @@ def simulate(
             truncated=~ended if number == length else torch.zeros_like(ended),
             episode=episodes,
         )
-        finite = torch.isfinite(columns.flatten(next_obs)).all(dim=1) & torch.isfinite(rows.rewards)
-        if not bool(finite.all()):
-            rows = rows[finite]
-        if len(rows):
-            yield rows
+        yield rows
         alive = ~rows.terminated
         obs = pick(rows.next_obs, alive)
         episodes = rows.episode[alive]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.experience.learned_models.dynamics import Dynamics, Scale, calibration
+from interreplay.experience.learned_models.dynamics import Dynamics, Prediction, Scale, calibration
 from interreplay.experience.learned_models.ensembles import FitSettings
 from interreplay.experience.learned_models.rollouts import (
     StateColumns,
@@ -165,7 +165,7 @@ class Counting:
         moved = states.clone()
         moved[:, 0] += actions[:, 0]
         moved[:, 1] = torch.where(moved[:, 1] == 7, torch.nan, moved[:, 1])
-        return type("P", (), {"states": moved, "rewards": moved[:, 0]})
+        return Prediction(moved, moved[:, 0])
 
 
 def rollouts(starts, length, episodes):
@@ -199,6 +199,31 @@ def test_nonfinite_predictions_are_discarded():
     starts = torch.tensor([[0.0, 7.0], [0.0, 0.0]])
     steps = list(rollouts(starts, 2, torch.arange(2)))
     assert [rows.episode.tolist() for rows in steps] == [[1], [1]]
+
+
+def test_goal_functions_receive_finite_predictions_only():
+    def reward(achieved, desired, info):
+        return -np.abs(achieved - desired).sum(-1)
+
+    class Exploding:
+        def step(self, states, actions, rng):
+            return Prediction(torch.where(states == 7, torch.nan, states + actions), None)
+
+    shapes = {"observation": (1,), "achieved_goal": (1,), "desired_goal": (1,)}
+    for starts, expected in (([7.0, 1.0], [[1], [1]]), ([7.0, 7.0], [])):
+        column = torch.tensor(starts)[:, None]
+        steps = simulate(
+            dict.fromkeys(shapes, column),
+            2,
+            np.random.default_rng(0),
+            episodes=torch.arange(2),
+            dynamics=Exploding(),
+            columns=StateColumns(shapes),
+            act=lambda obs, rng: torch.ones(len(obs["observation"]), 1),
+            terminated=lambda obs, actions, next_obs: torch.zeros(len(actions), dtype=torch.bool),
+            reward=partial(goal_values, reward, torch.float32),
+        )
+        assert [rows.episode.tolist() for rows in steps] == expected
 
 
 def test_goal_functions_of_one_row_and_of_many():
