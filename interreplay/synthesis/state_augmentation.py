@@ -125,7 +125,7 @@ class StateAugmentation(Synthesizer):
         found = {}
         for name, part in observation_parts(obs).items():
             views = self._repeat(part)
-            if part.is_floating_point():
+            if part.is_floating_point() and views.numel():
                 flat = views.reshape(*views.shape[:2], -1)
                 views = self.change(flat, self.strength, rng).view(views.shape)
             found[name] = views

@@ -40,6 +40,14 @@ def test_only_states_change_and_the_first_view_is_the_batch(augmentation, kind, 
         assert torch.equal(next_obs.unflatten(0, (64, m))[:, 0], Flat()(rows.next_obs))
 
 
+@pytest.mark.parametrize("augmentation", SIX)
+def test_empty_parts_stay_empty(augmentation):
+    buffer = S4RL(capacity=20, augmentation=augmentation, seed=0)
+    buffer.add(make(20, obs_shape={"nothing": (0,), "state": (3,)}))
+    rows = buffer.sample(8).transitions
+    assert rows.obs["nothing"].shape == rows.next_obs["nothing"].shape == (8, 0)
+
+
 def test_mixup_is_between_a_state_and_the_next():
     rows, anchors = drawn("mixup", 4000)
     assert torch.equal(rows.next_obs, anchors.next_obs)
