@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +35,7 @@ from interreplay.experience.mix import Mix, derive_seed, make_source
 from interreplay.experience.offline import Offline
 from interreplay.experience.offline_data.dataset import Spaces
 from interreplay.learning.update import flat_rows
-from interreplay.part import Context, standard_normal
+from interreplay.part import Context, Part, standard_normal
 from interreplay.selection.shares import Share
 from interreplay.storage.columns import Columns, reject_integers
 from interreplay.transitions import Observation, Transitions, cat, observation_parts, pick, with_extras
@@ -214,7 +215,13 @@ class ModelBased(Mix):
         return self.sources[MODEL]
 
     def _make_virtual(self, capacity: int) -> Any:
-        made = make_source(MODEL, self._virtual_kind, self._virtual_arguments | {"capacity": capacity})
+        kind = self._virtual_kind
+        if isinstance(kind, Mapping):
+            kind = dict(kind)
+            for name, value in kind.items():
+                if isinstance(value, Part):  # keeps state of the rows of one buffer
+                    kind[name] = copy.deepcopy(value)
+        made = make_source(MODEL, kind, self._virtual_arguments | {"capacity": capacity})
         if not isinstance(made, ReplayBuffer):
             raise ValueError(f"virtual is {made!r}; expected a replay buffer")
         if self.context is not None:

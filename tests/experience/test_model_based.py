@@ -15,6 +15,7 @@ from interreplay.experience import make_source
 from interreplay.experience.recipes import as_settings
 from interreplay.neighborhood import ClusterMember
 from interreplay.part import Context
+from interreplay.selection import Prioritized
 from replay_buffers import HER, Uniform
 
 QUICK = dict(members=2, elites=1, model_hiddens=(16,), max_epochs=2, fit_every=20, rollouts=2, capacity=500, seed=0)
@@ -163,6 +164,18 @@ def test_the_schedules_of_generated_rows_continue_when_their_buffer_grows():
     made.add(rows(40))
     made.sample(4)
     assert made.length == 3 and made.virtual.selector.current_beta == pytest.approx(0.7)
+
+
+def test_parts_of_generated_rows_are_made_again_when_their_buffer_grows():
+    virtual = {"type": "NMER", "selector": Prioritized()}
+    made = source(virtual=virtual, rollout_length=(1, 3, 20, 40))
+    made.add(rows(20))
+    made.sample(4)
+    selector = made.virtual.selector
+    made.add(rows(20))
+    made.sample(4)
+    assert made.length == 3 and made.virtual.selector is not selector
+    assert (made.virtual.selector.priorities(torch.arange(len(made.virtual))) > 0).all()
 
 
 def test_a_fit_takes_no_row_twice_and_at_most_so_many(monkeypatch):
