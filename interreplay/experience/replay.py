@@ -11,6 +11,9 @@ from interreplay.experience.source import RowSource
 from interreplay.learning.update import UpdateResult
 from interreplay.transitions import Transitions
 
+ROUNDING = 1e-6
+"""Fraction of a batch that sums of `Replay.updates_per_step` may lack; ten times 0.1 is less than 1."""
+
 
 @dataclass(eq=False)
 class Replay:
@@ -63,8 +66,8 @@ class Replay:
         self.rows.truncate_episodes(episodes)
 
     def batches(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Sample]:
-        while self.due >= 1.0 and self.ready and not stop():
-            count = min(int(self.due), self.batches_per_draw)
+        while self.due >= 1.0 - ROUNDING and self.ready and not stop():
+            count = min(int(self.due + ROUNDING), self.batches_per_draw)
             yield from self.rows.batches(self.batch_size, count)
             self.due -= count
 

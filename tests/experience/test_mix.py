@@ -211,6 +211,16 @@ def test_updates_are_due_per_row_once_enough_rows_are_stored():
     assert replay.env_steps == 20 and replay.due == 0.5
 
 
+@pytest.mark.parametrize("steps", [3, 6, 10, 49])
+def test_an_update_is_due_after_as_many_steps_as_its_share(steps):
+    replay = Replay(Uniform(capacity=100, seed=0), 4, updates_per_step=1 / steps)
+    found = []
+    for _ in range(4 * steps):
+        replay.add(make(1))
+        found.append(len(list(replay.batches())))
+    assert found == ([0] * (steps - 1) + [1]) * 4
+
+
 def test_replay_stops_between_draws_and_continues_with_due_updates():
     replay = Replay(Uniform(capacity=100, seed=0), 4, updates_per_step=10, batches_per_draw=4)
     replay.add(make(1))
