@@ -338,6 +338,8 @@ class ModelBased(Mix):
             due = self.env_steps - self._fitted_at >= self._fit_every
         if due:
             self.imagine()
+        if not len(self.virtual):  # also if real rows have no share
+            return {REAL: size}
         return super()._counts(size)
 
     def imagine(self) -> None:

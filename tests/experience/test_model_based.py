@@ -71,6 +71,14 @@ def test_real_rows_alone_until_the_first_fit_and_exact_shares_from_then_on():
     assert len(made.virtual) == 40 == made.virtual.storage.written and len(made.real) == 20
 
 
+def test_real_rows_without_a_share_are_drawn_until_the_first_fit():
+    made = source(real_share=0.0)
+    made.add(rows(19))
+    assert (made.sample(8).origins == 0).all()
+    made.add(rows(1, seed=1))
+    assert (made.sample(8).origins == 1).all()
+
+
 def test_recorded_rows_are_real_rows_as_if_they_had_been_collected_before(tmp_path):
     recorded = episodes_of([20, 15, 10])
     folder = fill(tmp_path / "store", recorded)
