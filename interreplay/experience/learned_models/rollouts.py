@@ -150,16 +150,15 @@ def simulate(
         actions = act(obs, rng)
         states, rewards = dynamics.step(columns.flatten(obs), flat_rows(actions).float(), rng)
         finite = torch.isfinite(states).all(dim=1)
-        if rewards is not None:
-            finite &= torch.isfinite(rewards)
         if not bool(finite.all()):
+            if not bool(finite.any()):
+                break
             obs = pick(obs, finite)
             actions = actions[finite]
             states = states[finite]
-            rewards = None if rewards is None else rewards[finite]
             episodes = episodes[finite]
-            if not len(episodes):
-                break
+            if rewards is not None:
+                rewards = rewards[finite]
         next_obs = columns.restore(states, obs)
         ended = terminated(obs, actions, next_obs).to(torch.bool)
         if reward is not None:
@@ -173,7 +172,11 @@ def simulate(
             truncated=~ended if number == length else torch.zeros_like(ended),
             episode=episodes,
         )
-        yield rows
+        finite = torch.isfinite(rows.rewards)
+        if not bool(finite.all()):
+            rows = rows[finite]
+        if len(rows):
+            yield rows
         alive = ~rows.terminated
         obs = pick(rows.next_obs, alive)
         episodes = rows.episode[alive]
