@@ -66,7 +66,7 @@ class Mix(SharedSources):
     ):
         if not sources:
             raise ValueError("the mix has no sources; expected at least one")
-        self.recipe = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
+        self.recipe: dict[str, Any] = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
         given = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
         for argument, value in given.items():
             if value != inspect.signature(Mix).parameters[argument].default:

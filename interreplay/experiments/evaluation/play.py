@@ -327,7 +327,7 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
     if isinstance(config, A3CConfig):
         config.training(train_batch_size_per_learner=1)  # one environment
     if getattr(config, "torch_compile", False):
-        config.training(torch_compile=False)  # requires a compiler
+        config.update_from_dict({"torch_compile": False})  # requires a compiler
     config.callbacks_on_episode_step = None
     if window:
         config.environment(env_config={**config.env_config, "render_mode": "human"})
