@@ -115,9 +115,9 @@ def compilation_hint(settings: SimpleNamespace, source: Source, observation_spac
     encodes = settings.network is not None or settings.encoder != "auto"
     draws = settings.critic_dropout or getattr(settings, "target_subset", None)  # TQC has no subsets
     updates = settings.updates_per_step * settings.total_env_steps
-    if not vectors or encodes or draws or source.brings_critic_loss or updates < MANY_UPDATES:
+    if not vectors or encodes or draws or source.brings_critic_loss:
         return ""
-    if not can_compile():
+    if updates < MANY_UPDATES or not can_compile():
         return ""
     return f"up to {updates:,.0f} updates: --torch_compile true makes them faster"
 

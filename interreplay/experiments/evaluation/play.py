@@ -27,7 +27,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import check_outside_of_runs, search_current_folder
+from interreplay.environments.own_modules import search_current_folder
 from interreplay.environments.registration import inner_env_name
 from interreplay.errors import CheckpointError, UsageError, describe_error, exits_as_errors
 from interreplay.experience.offline_data import minari_episodes
@@ -119,8 +119,6 @@ def check_environment(name: str, trusted: bool = False) -> None:
         raise UsageError(
             f"the checkpoint's environment {name!r} names a module of the standard library; expected another module"
         )
-    if module:
-        check_outside_of_runs(module, f"the checkpoint's environment {name!r}")
     search_current_folder()
     missing = registration.register(name)
     if missing:
