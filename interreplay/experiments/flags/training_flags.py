@@ -85,7 +85,7 @@ def resolve_settings(given: Mapping[str, Any]) -> RunSettings:
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
     settings |= select_settings(chosen, settings)
     settings["preset"] = preset.name
-    if settings.get("torch_compile") and "torch_compile" not in given:
+    if settings.get("torch_compile") and "torch_compile" not in given:  # of a preset
         settings["torch_compile"] = can_compile()
     settings |= offline_settings(given.keys(), settings, trainer)
     for flag in preset.needs:

@@ -149,7 +149,7 @@ def test_runs_that_have_not_started_have_no_values(tmp_path):
 
 
 def test_a_finished_run_whose_values_were_removed_is_left_out(tmp_path, monkeypatch):
-    """The message about a damaged drawn.json requests to remove it."""
+    """The message about a damaged drawn.json asks to remove it."""
     words = ["--search", "tau=uniform(0, 1)", "--searcher", "tpe", "--buffers", "Uniform", "--num_samples", "2"]
     given = command.make_parser().given([*words, "--envs", "Pendulum-v1", "--output_dir", str(tmp_path)])
     study, folder = command.read_new(given)
